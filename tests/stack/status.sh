@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Says what of the test stack answers, where, and under which process id.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+. ./env.sh
+. ./services.sh
+
+address() {
+  case $1 in
+  postgres) echo "$COUNTERSIGN_POSTGRES_URL" ;;
+  mariadb) echo "$COUNTERSIGN_MARIADB_URL" ;;
+  redis) echo "$COUNTERSIGN_REDIS_URL" ;;
+  kafka) echo "$COUNTERSIGN_KAFKA" ;;
+  registry) echo "$COUNTERSIGN_REGISTRY_URL" ;;
+  connect) echo "$COUNTERSIGN_CONNECT_URL" ;;
+  esac
+}
+
+for name in "${ALL[@]}"; do
+  if "answers_$name"; then state=up; elif alive "$name"; then state=starting; else state=down; fi
+  pid=-
+  if alive "$name"; then pid=$(cat "$dir/$name.pid"); fi
+  printf '%-9s %-9s %-8s %s\n' "$name" "$state" "$pid" "$(address "$name")"
+done
