@@ -1,7 +1,9 @@
 # How each service of the stack is started and how it is asked whether it answers. Sourced, after env.sh.
 # shellcheck shell=bash
 
+# shellcheck disable=SC2034 # read by the scripts that source this
 DATABASES=(postgres mariadb redis)
+# shellcheck disable=SC2034
 ALL=("${DATABASES[@]}" kafka registry connect)
 dir=$COUNTERSIGN_STACK_DIR
 PATH=$PATH:/usr/sbin
@@ -156,7 +158,7 @@ bootstrap.servers=$COUNTERSIGN_KAFKA
 group.id=countersign-connect
 listeners=$COUNTERSIGN_CONNECT_URL
 plugin.path=$COUNTERSIGN_STACK_CACHE/plugins
-plugin.discovery=hybrid_warn
+plugin.discovery=service_load
 key.converter=org.apache.kafka.connect.json.JsonConverter
 value.converter=org.apache.kafka.connect.json.JsonConverter
 offset.flush.interval.ms=$COUNTERSIGN_CONNECT_FLUSH_MS

@@ -2,7 +2,9 @@
 # Says what of the test stack answers, where, and under which process id.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
+# shellcheck source-path=SCRIPTDIR
 . ./env.sh
+# shellcheck source-path=SCRIPTDIR
 . ./services.sh
 
 address() {

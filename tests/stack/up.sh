@@ -5,7 +5,9 @@
 # Addresses and ports: env.sh. Users: countersign/countersign (owns everything), debezium/debezium (reads the log).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
+# shellcheck source-path=SCRIPTDIR
 . ./env.sh
+# shellcheck source-path=SCRIPTDIR
 . ./services.sh
 
 case ${1:-} in
