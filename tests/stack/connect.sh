@@ -13,10 +13,11 @@
 # worker flushes source offsets every COUNTERSIGN_CONNECT_FLUSH_MS (60 s), so all that came since the checkpoint
 # is emitted again, at new Kafka offsets. Without the checkpoint the connector would take its snapshot again.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")"
-# shellcheck source-path=SCRIPTDIR
-. ./env.sh
-. ./services.sh
+here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
+# shellcheck source=tests/stack/env.sh
+. "$here/env.sh"
+# shellcheck source=tests/stack/services.sh
+. "$here/services.sh"
 
 usage() { sed -n '2,11p' "$0"; exit 2; }
 
@@ -59,17 +60,20 @@ register() {
 }
 
 # Running is not yet streaming: what is written before the snapshot's end arrives as `r`. Only the log tells.
+# streams NAME PREFIX: prints how often this worker saw the connector begin to stream; fails while it does not.
 streams() {
-  local prefix=$1
-  tac "$dir/connect.log" | awk -v coordinator="-$prefix-change-event-source-coordinator]" '
-    index($0, coordinator) && /Starting streaming/ { found = 1; exit }
-    index($0, coordinator) && /Snapshot ended|Context created|Metrics registered/ { exit }
-    END { exit !found }'
+  awk -v task="[task-thread-$1-0]" -v coordinator="-$2-change-event-source-coordinator]" '
+    /WorkerInfo/ { streaming = count = 0 }
+    index($0, task) && /Stopping down connector|Starting .*ConnectorTask/ { streaming = 0 }
+    index($0, coordinator) && /Starting streaming/ { streaming = 1; count++ }
+    END { print count + 0; exit !streaming }' "$dir/connect.log"
 }
 
-wait_streaming() {
-  local name=$1 status prefix
-  prefix=$(retry_rest GET "/connectors/$name/config" | jq -r '."topic.prefix"')
+prefix_of() { retry_rest GET "/connectors/$1/config" | jq -r '."topic.prefix"'; }
+
+wait_streaming() { # wait_streaming NAME [TIMES]
+  local name=$1 times=${2:-1} status prefix count
+  prefix=$(prefix_of "$name")
   local deadline=$((SECONDS + 90))
   while true; do
     status=$(rest GET "/connectors/$name/status" 2>/dev/null || true)
@@ -77,7 +81,8 @@ wait_streaming() {
       jq -r '[.connector, .tasks[]][] | select(.state == "FAILED").trace' <<<"$status" >&2
       return 1
     fi
-    if jq -e '.tasks | length > 0 and all(.state == "RUNNING")' <<<"${status:-null}" >/dev/null 2>&1 && streams "$prefix"; then return; fi
+    if jq -e '.tasks | length > 0 and all(.state == "RUNNING")' <<<"${status:-null}" >/dev/null 2>&1 &&
+      count=$(streams "$name" "$prefix") && [ "$count" -ge "$times" ]; then return; fi
     if [ "$SECONDS" -ge "$deadline" ]; then
       echo "connect: $name does not stream: ${status:-no status} (log: $dir/connect.log)" >&2
       return 1
@@ -100,9 +105,9 @@ register:1 | register:0 | *:0) usage ;;
 register:*) shift; register "$@" ;;
 wait:2) wait_streaming "$2" ;;
 checkpoint:2)
+  times=$(streams "$2" "$(prefix_of "$2")" || true)
   retry_rest POST "/connectors/$2/restart?includeTasks=true" >/dev/null
-  sleep 1 # the restart is asked for, not done, when the answer comes
-  wait_streaming "$2"
+  wait_streaming "$2" $((times + 1)) # the answer comes when the restart is planned, not when it is done
   ;;
 delete:2) delete "$2" ;;
 kill:1)
@@ -110,6 +115,6 @@ kill:1)
   dead() { ! alive connect; }
   wait_for 10 "the worker to be gone" dead
   ;;
-start:1) ./up.sh all ;;
+start:1) "$here/up.sh" all ;;
 *) usage ;;
 esac

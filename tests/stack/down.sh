@@ -4,9 +4,9 @@
 #   down.sh --purge   deletes the data too
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
-# shellcheck source-path=SCRIPTDIR
+# shellcheck source=tests/stack/env.sh
 . ./env.sh
-# shellcheck source-path=SCRIPTDIR
+# shellcheck source=tests/stack/services.sh
 . ./services.sh
 
 case ${1:-} in '' | --purge) ;; *) sed -n '2,4p' "$0"; exit 2 ;; esac

@@ -5,7 +5,7 @@
 # Run again it only looks; that takes well under a second.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
-# shellcheck source-path=SCRIPTDIR
+# shellcheck source=tests/stack/env.sh
 . ./env.sh
 
 KAFKA=4.3.1

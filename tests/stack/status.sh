@@ -2,9 +2,9 @@
 # Says what of the test stack answers, where, and under which process id.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
-# shellcheck source-path=SCRIPTDIR
+# shellcheck source=tests/stack/env.sh
 . ./env.sh
-# shellcheck source-path=SCRIPTDIR
+# shellcheck source=tests/stack/services.sh
 . ./services.sh
 
 address() {

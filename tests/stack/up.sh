@@ -5,9 +5,9 @@
 # Addresses and ports: env.sh. Users: countersign/countersign (owns everything), debezium/debezium (reads the log).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
-# shellcheck source-path=SCRIPTDIR
+# shellcheck source=tests/stack/env.sh
 . ./env.sh
-# shellcheck source-path=SCRIPTDIR
+# shellcheck source=tests/stack/services.sh
 . ./services.sh
 
 case ${1:-} in
