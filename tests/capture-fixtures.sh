@@ -86,8 +86,7 @@ emit_again() {
   each wait
 }
 
-# Topics as record lines. The ids of a run and of the process are of no use to anyone who reads the file.
-save() { # save FILE TOPIC...
+save() { # save FILE TOPIC...: topics as record lines
   local file=$1
   shift
   "$stack/topics.sh" lines "$@" >"$out/$file.jsonl"
@@ -213,7 +212,7 @@ SQL
   save postgres-transaction postgres-plain.transaction
   save mariadb-schema-change mariadb
   save postgres-message postgres.message
-  for kind in mariadb postgres; do # one comes every second; five are enough
+  for kind in mariadb postgres; do # at most one a second; five of each are enough
     "$stack/topics.sh" lines "__debezium-heartbeat.$kind" "__debezium-heartbeat.$kind-plain" |
       jq -cs 'group_by(.topic)[] | .[:5][]' >"$out/$kind-heartbeat.jsonl"
   done
