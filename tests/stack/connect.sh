@@ -111,7 +111,7 @@ checkpoint:2)
   ;;
 delete:2) delete "$2" ;;
 kill:1)
-  kill -KILL "$(cat "$dir/connect.pid")"
+  kill -KILL "$(pid_of connect)"
   dead() { ! alive connect; }
   wait_for 10 "the worker to be gone" dead
   ;;

@@ -16,8 +16,8 @@ for name in connect registry kafka redis mariadb postgres; do
   if alive "$name"; then
     signal=TERM
     if [ "$name" = postgres ]; then signal=INT; fi # "fast": does not wait for its clients to leave
-    kill -"$signal" "$(cat "$dir/$name.pid")"
-    if ! wait_for 30 "$name to stop; killing it" gone "$name"; then kill -KILL "$(cat "$dir/$name.pid")"; fi
+    kill -"$signal" "$(pid_of "$name")"
+    if ! wait_for 30 "$name to stop; killing it" gone "$name"; then kill -KILL "$(pid_of "$name")"; fi
   fi
   rm -f "$dir/$name.pid"
 done

@@ -27,18 +27,23 @@ own() { # own USER FOLDER: makes a folder that this user may write
   if [ "$(id -u)" = 0 ]; then chown "$1:" "$2"; fi
 }
 
+# When a process began, in clock ticks since boot: with its id it names a process beyond doubt.
+began_at() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 20; }
+
 # launch NAME COMMAND...: in the background, in a session of its own, with a log and a pid file.
 launch() {
   local name=$1
   shift
   setsid "$@" </dev/null >>"$dir/$name.log" 2>&1 &
-  echo $! >"$dir/$name.pid"
+  echo "$! $(began_at $!)" >"$dir/$name.pid"
 }
 
-alive() { # alive NAME: what its pid file names still runs
-  local pid
-  pid=$(cat "$dir/$1.pid" 2>/dev/null) && kill -0 "$pid" 2>/dev/null
+# pid_of NAME: the process that launch started, if it still runs; an id that was given to another one does not count.
+pid_of() {
+  local pid began
+  read -r pid began 2>/dev/null <"$dir/$1.pid" && [ "$(began_at "$pid")" = "$began" ] && echo "$pid"
 }
+alive() { pid_of "$1" >/dev/null; }
 
 java_log_options=(-Dorg.slf4j.simpleLogger.showDateTime=true '-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS'
   -Dorg.slf4j.simpleLogger.log.org.reflections=error)

@@ -20,7 +20,5 @@ address() {
 
 for name in "${ALL[@]}"; do
   if "answers_$name"; then state=up; elif alive "$name"; then state=starting; else state=down; fi
-  pid=-
-  if alive "$name"; then pid=$(cat "$dir/$name.pid"); fi
-  printf '%-9s %-9s %-8s %s\n' "$name" "$state" "$pid" "$(address "$name")"
+  printf '%-9s %-9s %-8s %s\n' "$name" "$state" "$(pid_of "$name" || echo -)" "$(address "$name")"
 done
