@@ -23,7 +23,9 @@
 #                             Ids 00000000-0000-7000-8000-0000000000NN. Payments 01-10 come twice: Connect was killed
 #                             and emitted them again. After that once each: 11 and 12 good; 03 again with another
 #                             amount (conflict); 13 without orderId (poison); 14 of 900.00 from account carol, who
-#                             has 20.00 (rejection)
+#                             has 20.00 (rejection). With balances that cover all the others, its 57 records are
+#                             29 applied, 23 duplicates, 2 skipped (tombstones), 1 each rejected, parked, conflict;
+#                             the mirror ends with 12 orders, the ledger with 12 payments
 # shellcheck disable=SC2016 # ${routedByValue} and $1 are for Kafka Connect
 set -euo pipefail
 here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
