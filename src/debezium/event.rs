@@ -1,0 +1,138 @@
+//! What a record says happened.
+
+use super::source::Source;
+use super::value::{Row, Value};
+
+/// Debezium's `op`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    Read,
+    Create,
+    Update,
+    Delete,
+    Truncate,
+    Message,
+}
+
+impl Operation {
+    /// Debezium's letter.
+    pub fn letter(self) -> &'static str {
+        match self {
+            Self::Read => "r",
+            Self::Create => "c",
+            Self::Update => "u",
+            Self::Delete => "d",
+            Self::Truncate => "t",
+            Self::Message => "m",
+        }
+    }
+
+    pub fn from_letter(letter: &str) -> Option<Self> {
+        Some(match letter {
+            "r" => Self::Read,
+            "c" => Self::Create,
+            "u" => Self::Update,
+            "d" => Self::Delete,
+            "t" => Self::Truncate,
+            "m" => Self::Message,
+            _ => return None,
+        })
+    }
+}
+
+/// The shape in which an event came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Debezium's envelope.
+    Envelope,
+    /// `ExtractNewRecordState`: the row with `__` metadata.
+    Flattened,
+    /// The outbox event router: the payload alone, its id in a header.
+    Outbox,
+    /// Any other value.
+    Plain,
+}
+
+/// One change, or one plain message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChangeEvent {
+    pub shape: Shape,
+    /// Absent for plain and outbox values.
+    pub op: Option<Operation>,
+    /// Absent for plain and outbox values, and for flattened rows without metadata.
+    pub source: Option<Source>,
+    /// The record's key; a scalar key stands as it is.
+    pub key: Option<Value>,
+    pub before: Option<Row>,
+    /// The row after the change; for plain and outbox records the value itself where it is an object.
+    pub after: Option<Row>,
+    /// A plain or outbox value that is no object (text, number, array).
+    pub scalar: Option<Value>,
+    /// `__debezium.oldkey` / `__debezium.newkey`: this record is one half of a change of key.
+    pub key_change: Option<KeyChange>,
+}
+
+/// One half of a primary key change.
+#[derive(Clone, Debug, PartialEq)]
+pub enum KeyChange {
+    /// This is the create under the new key; the old key stands here.
+    CreatedFrom(Value),
+    /// This is the delete of the old key; the new key stands here.
+    MovedTo(Value),
+}
+
+/// Why a record is no business event. Each is counted under its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SkipReason {
+    Tombstone,
+    Heartbeat,
+    Transaction,
+    SchemaChange,
+    /// A logical decoding message (`pg_logical_emit_message`) that no route asks for.
+    LogicalMessage,
+    NoRoute,
+    Truncate,
+    Snapshot,
+    Stale,
+}
+
+impl SkipReason {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tombstone => "tombstone",
+            Self::Heartbeat => "heartbeat",
+            Self::Transaction => "transaction",
+            Self::SchemaChange => "schema_change",
+            Self::LogicalMessage => "message",
+            Self::NoRoute => "no_route",
+            Self::Truncate => "truncate",
+            Self::Snapshot => "snapshot",
+            Self::Stale => "stale",
+        }
+    }
+}
+
+/// What decoding found.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decoded {
+    Event(Box<ChangeEvent>),
+    /// A null value: a tombstone, or in a flattened topic the delete itself; the route decides.
+    Tombstone { key: Option<Value> },
+    Skip(SkipReason),
+}
+
+/// Why a record cannot be used: it is parked with this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{code}: {detail}")]
+pub struct Fault {
+    /// A stable name in lower snake case, the same on every engine and in every format.
+    pub code: &'static str,
+    /// What and where; no row values, no secrets.
+    pub detail: String,
+}
+
+impl Fault {
+    pub fn new(code: &'static str, detail: impl Into<String>) -> Self {
+        Self { code, detail: detail.into() }
+    }
+}

@@ -1,0 +1,104 @@
+//! Decoded values: what a column held, in the exact text of its type.
+
+/// A value of a field. Numbers beyond `i64`, decimals and all temporal types are kept as canonical
+/// text (the forms of `inspect`, see the README), so that nothing passes through a float or a
+/// truncating division.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    Null,
+    Bool(bool),
+    Int(i64),
+    /// A JSON number that is no `i64`: its digits as they came (integers of any size, fractions, exponents).
+    Number(Box<str>),
+    /// A decimal with its scale: `-73.0512`, `0.00`.
+    Decimal(Box<str>),
+    /// float and double of a schema; `NaN` and the infinities included.
+    Float(f64),
+    Text(Box<str>),
+    Bytes(Box<[u8]>),
+    /// `2026-11-29`, `infinity`, `-infinity`.
+    Date(Box<str>),
+    /// `12:34:56.123456`, signed and beyond 24 h where the source allows it.
+    Time(Box<str>),
+    /// Time of day in UTC with `Z`.
+    TimeTz(Box<str>),
+    /// `2026-11-29T12:34:56.123456`
+    Timestamp(Box<str>),
+    /// The same in UTC with `Z`.
+    TimestampTz(Box<str>),
+    /// ISO 8601: `PT12H34M56.123456S`.
+    Interval(Box<str>),
+    /// `101000000011`
+    Bits(Box<str>),
+    Uuid(Box<str>),
+    /// The text of a JSON column or document, digits kept.
+    Json(Box<str>),
+    Geometry { wkb: Box<[u8]>, srid: Option<i64> },
+    Array(Vec<Value>),
+    Struct(Row),
+    /// A TOASTed column that did not change: the connector does not know its value.
+    Unavailable,
+}
+
+/// Named fields in the order in which they came.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Row {
+    fields: Vec<(Box<str>, Value)>,
+}
+
+impl Row {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub fn with_capacity(fields: usize) -> Self {
+        Self { fields: Vec::with_capacity(fields) }
+    }
+
+    pub fn push(&mut self, name: impl Into<Box<str>>, value: Value) {
+        self.fields.push((name.into(), value));
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.fields.iter().find(|(n, _)| &**n == name).map(|(_, v)| v)
+    }
+
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut Value> {
+        self.fields.iter_mut().find(|(n, _)| &**n == name).map(|(_, v)| v)
+    }
+
+    pub fn remove(&mut self, name: &str) -> Option<Value> {
+        let at = self.fields.iter().position(|(n, _)| &**n == name)?;
+        Some(self.fields.remove(at).1)
+    }
+
+    /// Follows a dotted path through nested structs. A field whose own name has the dots wins.
+    pub fn path(&self, path: &str) -> Option<&Value> {
+        if let Some(value) = self.get(path) {
+            return Some(value);
+        }
+        let (head, rest) = path.split_once('.')?;
+        match self.get(head)? {
+            Value::Struct(row) => row.path(rest),
+            _ => None,
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.fields.iter().map(|(n, v)| (&**n, v))
+    }
+
+    pub fn len(&self) -> usize {
+        self.fields.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+}
+
+impl FromIterator<(Box<str>, Value)> for Row {
+    fn from_iter<T: IntoIterator<Item = (Box<str>, Value)>>(fields: T) -> Self {
+        Self { fields: fields.into_iter().collect() }
+    }
+}

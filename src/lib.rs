@@ -1,0 +1,2 @@
+//! `countersign`: each Debezium change event takes effect once.
+pub mod store;

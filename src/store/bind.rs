@@ -1,0 +1,206 @@
+//! Values on their way into a statement and rows on their way out, for all three databases.
+
+use sqlx::encode::{Encode, IsNull};
+use sqlx::error::BoxDynError;
+use sqlx::mysql::{MySqlArguments, MySqlRow, MySqlTypeInfo};
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::sqlite::{SqliteArguments, SqliteRow};
+use sqlx::types::BigDecimal;
+use sqlx::{Arguments, MySql, Row, Type};
+
+use super::dialect::Dialect;
+use super::error::StoreError;
+
+/// One bound value. The array forms exist for `unnest` on Postgres alone.
+///
+/// Nulls have a type: a prepared statement keeps the parameter types of its first use.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Bind {
+    /// A null text.
+    Null,
+    NullInt,
+    NullBytes,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(String),
+    /// Exact decimal text. MySQL gets it as DECIMAL: a string would be compared and computed as a double.
+    Decimal(String),
+    Bytes(Vec<u8>),
+    Ints(Vec<Option<i64>>),
+    Texts(Vec<Option<String>>),
+    Blobs(Vec<Option<Vec<u8>>>),
+}
+
+impl Bind {
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text(text.into())
+    }
+
+    pub fn opt_text(text: Option<impl Into<String>>) -> Self {
+        text.map_or(Self::Null, |text| Self::Text(text.into()))
+    }
+
+    pub fn opt_bytes(bytes: Option<impl Into<Vec<u8>>>) -> Self {
+        bytes.map_or(Self::NullBytes, |bytes| Self::Bytes(bytes.into()))
+    }
+
+    pub fn opt_int(int: Option<i64>) -> Self {
+        int.map_or(Self::NullInt, Self::Int)
+    }
+
+    /// About the bytes that it takes on the wire.
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Null | Self::NullInt | Self::NullBytes | Self::Bool(_) => 1,
+            Self::Int(_) | Self::Float(_) => 8,
+            Self::Text(text) | Self::Decimal(text) => text.len(),
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Ints(ints) => ints.len() * 12,
+            Self::Texts(texts) => texts.iter().map(|t| 4 + t.as_ref().map_or(0, String::len)).sum(),
+            Self::Blobs(blobs) => blobs.iter().map(|b| 4 + b.as_ref().map_or(0, Vec::len)).sum(),
+        }
+    }
+}
+
+pub(super) fn pg_arguments(binds: Vec<Bind>) -> Result<PgArguments, StoreError> {
+    let mut arguments = PgArguments::default();
+    for bind in binds {
+        match bind {
+            Bind::Null => arguments.add(None::<String>),
+            Bind::NullInt => arguments.add(None::<i64>),
+            Bind::NullBytes => arguments.add(None::<Vec<u8>>),
+            Bind::Bool(value) => arguments.add(value),
+            Bind::Int(value) => arguments.add(value),
+            Bind::Float(value) => arguments.add(value),
+            Bind::Text(value) | Bind::Decimal(value) => arguments.add(value),
+            Bind::Bytes(value) => arguments.add(value),
+            Bind::Ints(values) => arguments.add(values),
+            Bind::Texts(values) => arguments.add(values),
+            Bind::Blobs(values) => arguments.add(values),
+        }
+        .map_err(encode_error)?;
+    }
+    Ok(arguments)
+}
+
+pub(super) fn mysql_arguments(binds: Vec<Bind>) -> Result<MySqlArguments, StoreError> {
+    let mut arguments = MySqlArguments::default();
+    for bind in binds {
+        match bind {
+            Bind::Null => arguments.add(None::<String>),
+            Bind::NullInt => arguments.add(None::<i64>),
+            Bind::NullBytes => arguments.add(None::<Vec<u8>>),
+            Bind::Bool(value) => arguments.add(value),
+            Bind::Int(value) => arguments.add(value),
+            Bind::Float(value) => arguments.add(value),
+            Bind::Text(value) => arguments.add(value),
+            Bind::Decimal(value) => arguments.add(DecimalText(value)),
+            Bind::Bytes(value) => arguments.add(value),
+            Bind::Ints(_) | Bind::Texts(_) | Bind::Blobs(_) => Err(NO_ARRAYS.into()),
+        }
+        .map_err(encode_error)?;
+    }
+    Ok(arguments)
+}
+
+pub(super) fn sqlite_arguments(binds: Vec<Bind>) -> Result<SqliteArguments, StoreError> {
+    let mut arguments = SqliteArguments::default();
+    for bind in binds {
+        match bind {
+            Bind::Null => arguments.add(None::<String>),
+            Bind::NullInt => arguments.add(None::<i64>),
+            Bind::NullBytes => arguments.add(None::<Vec<u8>>),
+            Bind::Bool(value) => arguments.add(value),
+            Bind::Int(value) => arguments.add(value),
+            Bind::Float(value) => arguments.add(value),
+            Bind::Text(value) | Bind::Decimal(value) => arguments.add(value),
+            Bind::Bytes(value) => arguments.add(value),
+            Bind::Ints(_) | Bind::Texts(_) | Bind::Blobs(_) => Err(NO_ARRAYS.into()),
+        }
+        .map_err(encode_error)?;
+    }
+    Ok(arguments)
+}
+
+const NO_ARRAYS: &str = "arrays are bound on Postgres alone";
+
+fn encode_error(error: BoxDynError) -> StoreError {
+    StoreError::Unexpected(format!("a value could not be bound: {error}"))
+}
+
+/// A decimal by its text, sent with the type of DECIMAL.
+struct DecimalText(String);
+
+impl Type<MySql> for DecimalText {
+    fn type_info() -> MySqlTypeInfo {
+        <BigDecimal as Type<MySql>>::type_info()
+    }
+}
+
+impl Encode<'_, MySql> for DecimalText {
+    fn encode_by_ref(&self, buf: &mut Vec<u8>) -> Result<IsNull, BoxDynError> {
+        // Both types stand as length-encoded text in the binary protocol.
+        <String as Encode<MySql>>::encode_by_ref(&self.0, buf)
+    }
+}
+
+/// One row of an answer.
+pub enum StoreRow {
+    Postgres(PgRow),
+    MySql(MySqlRow),
+    Sqlite(SqliteRow),
+}
+
+impl StoreRow {
+    fn dialect(&self) -> Dialect {
+        match self {
+            Self::Postgres(_) => Dialect::Postgres,
+            Self::MySql(_) => Dialect::MySql,
+            Self::Sqlite(_) => Dialect::Sqlite,
+        }
+    }
+
+    pub fn opt_text(&self, column: usize) -> Result<Option<String>, StoreError> {
+        match self {
+            Self::Postgres(row) => row.try_get(column),
+            Self::MySql(row) => row.try_get(column),
+            Self::Sqlite(row) => row.try_get(column),
+        }
+        .map_err(|error| StoreError::from_sqlx(self.dialect(), error))
+    }
+
+    pub fn text(&self, column: usize) -> Result<String, StoreError> {
+        self.opt_text(column)?.ok_or_else(|| null_in(column))
+    }
+
+    pub fn opt_int(&self, column: usize) -> Result<Option<i64>, StoreError> {
+        match self {
+            Self::Postgres(row) => row.try_get(column),
+            Self::MySql(row) => row.try_get(column),
+            Self::Sqlite(row) => row.try_get(column),
+        }
+        .map_err(|error| StoreError::from_sqlx(self.dialect(), error))
+    }
+
+    pub fn int(&self, column: usize) -> Result<i64, StoreError> {
+        self.opt_int(column)?.ok_or_else(|| null_in(column))
+    }
+
+    pub fn opt_bytes(&self, column: usize) -> Result<Option<Vec<u8>>, StoreError> {
+        match self {
+            Self::Postgres(row) => row.try_get(column),
+            Self::MySql(row) => row.try_get(column),
+            Self::Sqlite(row) => row.try_get(column),
+        }
+        .map_err(|error| StoreError::from_sqlx(self.dialect(), error))
+    }
+
+    pub fn bytes(&self, column: usize) -> Result<Vec<u8>, StoreError> {
+        self.opt_bytes(column)?.ok_or_else(|| null_in(column))
+    }
+}
+
+fn null_in(column: usize) -> StoreError {
+    StoreError::Unexpected(format!("column {column} is null"))
+}

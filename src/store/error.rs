@@ -1,0 +1,218 @@
+//! Database errors and what they mean, decided by SQLSTATE or error number and never by message text:
+//! servers answer in other languages, and texts change between versions.
+
+use super::dialect::Dialect;
+
+/// What a database said, or that it did not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A definite answer of the server.
+    #[error("{dialect} error {code}: {message}", dialect = dialect.name())]
+    Answer {
+        dialect: Dialect,
+        /// SQLSTATE on Postgres, error number on MySQL and MariaDB, extended result code on SQLite.
+        code: String,
+        /// The server's own text. It may hold row values: for logs at debug level and for dead letters only.
+        message: String,
+        constraint: Option<String>,
+        column: Option<String>,
+    },
+    /// The connection was lost or none could be had: nothing is known of the last statement.
+    #[error("database connection: {0}")]
+    Connection(#[source] sqlx::Error),
+    /// A COMMIT without an answer: it may have taken effect or not.
+    #[error("the outcome of a commit is unknown")]
+    CommitUnknown(#[source] Box<StoreError>),
+    #[error("database answered something unexpected: {0}")]
+    Unexpected(String),
+    /// Settings that cannot work.
+    #[error("{0}")]
+    Setup(String),
+}
+
+/// What an error means for the message at hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// Run the whole transaction again.
+    Transient,
+    Unique,
+    ForeignKey,
+    /// Check, not-null and exclusion constraints.
+    Check,
+    /// Data that the target cannot hold.
+    Poison,
+    /// Nothing of this lane can work until somebody changes something.
+    Fatal,
+}
+
+impl StoreError {
+    pub fn meaning(&self) -> Meaning {
+        match self {
+            Self::Answer { dialect, code, .. } => meaning(*dialect, code),
+            Self::Connection(_) | Self::CommitUnknown(_) | Self::Unexpected(_) => Meaning::Transient,
+            Self::Setup(_) => Meaning::Fatal,
+        }
+    }
+
+    pub(super) fn from_sqlx(dialect: Dialect, error: sqlx::Error) -> Self {
+        let sqlx::Error::Database(answer) = error else {
+            return match error {
+                sqlx::Error::Configuration(why) => Self::Setup(format!("database address: {why}")),
+                sqlx::Error::ColumnDecode { .. }
+                | sqlx::Error::Decode(_)
+                | sqlx::Error::ColumnIndexOutOfBounds { .. }
+                | sqlx::Error::ColumnNotFound(_)
+                | sqlx::Error::RowNotFound => Self::Unexpected(error.to_string()),
+                other => Self::Connection(other),
+            };
+        };
+        let code = match dialect {
+            Dialect::Postgres | Dialect::Sqlite => answer.code().map(|code| code.into_owned()).unwrap_or_default(),
+            // `code()` is the SQLSTATE there, which is HY000 for most of what matters.
+            Dialect::MySql => answer.downcast_ref::<sqlx::mysql::MySqlDatabaseError>().number().to_string(),
+        };
+        let column = match dialect {
+            Dialect::Postgres => {
+                answer.downcast_ref::<sqlx::postgres::PgDatabaseError>().column().map(str::to_owned)
+            }
+            Dialect::MySql | Dialect::Sqlite => None,
+        };
+        Self::Answer {
+            dialect,
+            code,
+            message: answer.message().to_owned(),
+            constraint: answer.constraint().map(str::to_owned),
+            column,
+        }
+    }
+
+    /// A text for operators: the code with what to do, where that is known.
+    pub fn advice(&self) -> Option<&'static str> {
+        let Self::Answer { dialect, code, .. } = self else { return None };
+        match (dialect, code.as_str()) {
+            (Dialect::Postgres, "26000" | "42P05") => {
+                Some("prepared statements vanish behind a transaction pooler: set `[store] pooler = true`")
+            }
+            (Dialect::Postgres, "28000" | "28P01") | (Dialect::MySql, "1045" | "1698") => {
+                Some("check user and password in `[store] url`")
+            }
+            (Dialect::Postgres, "3D000") | (Dialect::MySql, "1049") => {
+                Some("the database in `[store] url` does not exist")
+            }
+            (Dialect::Postgres, "42P01") | (Dialect::MySql, "1146") => {
+                Some("run `countersign migrate` for tables that begin with countersign_, create the others")
+            }
+            (Dialect::Postgres, "42501") | (Dialect::MySql, "1044" | "1142" | "1143") => {
+                Some("grant the user the missing privilege")
+            }
+            (Dialect::Postgres, "42P18") => Some("say the parameter's type: CAST(:name AS type)"),
+            _ => None,
+        }
+    }
+}
+
+/// The closed lists of protocol and database manuals. Every code that is not here is transient: waiting
+/// loses nothing, parking a message for an outage does.
+///
+/// Postgres: appendix "Error Codes". MySQL: "Server Error Message Reference"; MariaDB: "Error Codes".
+/// SQLite: "Result and Error Codes" (extended).
+fn meaning(dialect: Dialect, code: &str) -> Meaning {
+    match dialect {
+        Dialect::Postgres => postgres(code),
+        Dialect::MySql => mysql(code.parse().unwrap_or(0)),
+        Dialect::Sqlite => sqlite(code.parse().unwrap_or(0)),
+    }
+}
+
+fn postgres(code: &str) -> Meaning {
+    match code {
+        "23505" => Meaning::Unique,
+        "23503" => Meaning::ForeignKey,
+        "23502" | "23514" | "23P01" => Meaning::Check,
+        // Class 22, data exception, as far as it speaks of the value and not of the server.
+        "22000" | "22001" | "22003" | "22007" | "22008" | "22009" | "2200L" | "2200M" | "2200N" | "2200S" | "22012"
+        | "22015" | "22018" | "22019" | "2201E" | "2201F" | "2201G" | "22021" | "22023" | "22024" | "22025"
+        | "22026" | "22027" | "2202E" | "22030" | "22031" | "22032" | "22033" | "22034" | "22035" | "22036"
+        | "22037" | "22038" | "22039" | "2203A" | "2203B" | "2203C" | "2203D" | "2203E" | "2203F" | "2203G"
+        | "22P02" | "22P03" | "22P05" | "54000" => Meaning::Poison,
+        // Credentials, objects, privileges, and statements that cannot be right as they are written.
+        "28000" | "28P01" | "3D000" | "3F000" | "42501" | "42601" | "42602" | "42622" | "42701" | "42702" | "42703"
+        | "42704" | "42725" | "42803" | "42804" | "42809" | "42846" | "42883" | "42P01" | "42P02" | "42P05"
+        | "42P08" | "42P10" | "42P18" | "42P22" | "428C9" | "26000" => Meaning::Fatal,
+        _ => Meaning::Transient,
+    }
+}
+
+fn mysql(number: u16) -> Meaning {
+    match number {
+        1062 | 1169 | 1586 => Meaning::Unique,
+        1216 | 1217 | 1451 | 1452 => Meaning::ForeignKey,
+        // 3819 is MySQL's check constraint, 4025 MariaDB's.
+        1048 | 1364 | 3819 | 4025 => Meaning::Check,
+        1118 | 1138 | 1264 | 1265 | 1292 | 1366 | 1367 | 1406 | 1411 | 1416 | 1426 | 1525 | 1690 | 3140 | 3141 | 3156
+        | 3903 | 4038 | 1365 => Meaning::Poison,
+        1044 | 1045 | 1049 | 1052 | 1054 | 1064 | 1109 | 1110 | 1136 | 1142 | 1143 | 1146 | 1227 | 1305 | 1318 | 1370
+        | 1698 | 1111 | 1072 | 1267 => Meaning::Fatal,
+        _ => Meaning::Transient,
+    }
+}
+
+fn sqlite(code: i32) -> Meaning {
+    match code {
+        // SQLITE_CONSTRAINT_UNIQUE, _PRIMARYKEY, _ROWID
+        2067 | 1555 | 2579 => Meaning::Unique,
+        // SQLITE_CONSTRAINT_FOREIGNKEY
+        787 => Meaning::ForeignKey,
+        // SQLITE_CONSTRAINT_CHECK, _NOTNULL, _TRIGGER
+        275 | 1299 | 1811 => Meaning::Check,
+        // SQLITE_CONSTRAINT_DATATYPE, SQLITE_MISMATCH, SQLITE_TOOBIG, SQLITE_RANGE
+        3091 | 20 | 18 | 25 => Meaning::Poison,
+        // SQLITE_ERROR: no such table or column, a statement that cannot be right. SQLITE_AUTH, SQLITE_NOTADB.
+        1 | 23 | 26 => Meaning::Fatal,
+        _ => Meaning::Transient,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outages_locks_and_unknown_codes_are_never_poison() {
+        for code in ["40001", "40P01", "55P03", "57014", "57P01", "53300", "53100", "25006", "08006", "XX000", "P0001"] {
+            assert_eq!(meaning(Dialect::Postgres, code), Meaning::Transient, "{code}");
+        }
+        for code in ["1205", "1213", "1290", "1836", "1040", "1203", "2006", "2013", "9999", ""] {
+            assert_eq!(meaning(Dialect::MySql, code), Meaning::Transient, "{code}");
+        }
+        for code in ["5", "6", "261", "517", "13", "10", "8", "14", ""] {
+            assert_eq!(meaning(Dialect::Sqlite, code), Meaning::Transient, "{code}");
+        }
+    }
+
+    #[test]
+    fn constraints_are_told_apart_on_every_engine() {
+        for (dialect, unique, foreign_key, check) in [
+            (Dialect::Postgres, "23505", "23503", "23514"),
+            (Dialect::MySql, "1062", "1452", "4025"),
+            (Dialect::Sqlite, "2067", "787", "275"),
+        ] {
+            assert_eq!(meaning(dialect, unique), Meaning::Unique);
+            assert_eq!(meaning(dialect, foreign_key), Meaning::ForeignKey);
+            assert_eq!(meaning(dialect, check), Meaning::Check);
+        }
+    }
+
+    #[test]
+    fn what_no_retry_can_mend_is_fatal() {
+        for (dialect, code) in [
+            (Dialect::Postgres, "42P01"),
+            (Dialect::Postgres, "28P01"),
+            (Dialect::MySql, "1146"),
+            (Dialect::MySql, "1045"),
+            (Dialect::Sqlite, "1"),
+        ] {
+            assert_eq!(meaning(dialect, code), Meaning::Fatal, "{code}");
+        }
+    }
+}

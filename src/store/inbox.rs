@@ -1,0 +1,450 @@
+//! The inbox: one row a message, and the proof of its effect.
+
+use super::meta::{time_bind, time_text};
+use super::{Bind, Dialect, Sql, Store, StoreError, StoreRow, Tx};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    Processing,
+    Waiting,
+    Success,
+    Failed,
+}
+
+impl Status {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Processing => "PROCESSING",
+            Self::Waiting => "WAITING",
+            Self::Success => "SUCCESS",
+            Self::Failed => "FAILED",
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, StoreError> {
+        Ok(match text {
+            "PROCESSING" => Self::Processing,
+            "WAITING" => Self::Waiting,
+            "SUCCESS" => Self::Success,
+            "FAILED" => Self::Failed,
+            _ => return Err(StoreError::Unexpected("unknown inbox status".to_owned())),
+        })
+    }
+}
+
+/// What all rows of one batch have in common.
+#[derive(Clone, Debug)]
+pub struct BatchHead<'a> {
+    pub pipeline: &'a str,
+    pub topic: &'a str,
+    pub partition: i32,
+    /// Random per attempt: a row that carries it was inserted by this very transaction.
+    pub token: i64,
+    /// The database's clock, from the fence.
+    pub now: &'a str,
+}
+
+/// A row to insert if its key is absent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewRow<'a> {
+    pub key: &'a [u8],
+    pub scope: &'a str,
+    pub route: &'a str,
+    pub message_id: Option<&'a str>,
+    pub status: Status,
+    pub code: Option<&'a str>,
+    pub reason: Option<&'a str>,
+    pub digest: Option<&'a str>,
+    pub correlation_id: Option<&'a str>,
+    pub source_app: Option<&'a str>,
+    pub receipt_key: &'a str,
+    pub offset: i64,
+    pub source_instance: Option<&'a str>,
+}
+
+/// What the inbox knows of a key, as far as a batch needs it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen {
+    pub key: Vec<u8>,
+    pub message_id: Option<String>,
+    pub status: Status,
+    pub digest: Option<String>,
+    pub token: i64,
+    pub topic: String,
+    pub partition: i64,
+    pub offset: i64,
+}
+
+/// A message's final or intermediate state.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict<'a> {
+    pub status: Status,
+    pub code: Option<&'a str>,
+    pub reason: Option<&'a str>,
+}
+
+const COLUMNS: usize = 19;
+
+const INSERT_PG: &str = "INSERT INTO countersign_inbox \
+    (inbox_key, scope, route, message_id, status, code, reason, digest, correlation_id, source_app, receipt_key, \
+     kafka_offset, source_instance, pipeline, topic, kafka_partition, attempt_token, received_at, finished_at) \
+    SELECT u.*, $14, $15, CAST($16 AS integer), $17, CAST($18 AS timestamptz), \
+     CASE WHEN u.status IN ('SUCCESS', 'FAILED') THEN CAST($18 AS timestamptz) END \
+    FROM unnest(CAST($1 AS bytea[]), CAST($2 AS text[]), CAST($3 AS text[]), CAST($4 AS text[]), CAST($5 AS text[]), \
+     CAST($6 AS text[]), CAST($7 AS text[]), CAST($8 AS text[]), CAST($9 AS text[]), CAST($10 AS text[]), \
+     CAST($11 AS text[]), CAST($12 AS bigint[]), CAST($13 AS text[])) \
+     AS u(inbox_key, scope, route, message_id, status, code, reason, digest, correlation_id, source_app, receipt_key, \
+     kafka_offset, source_instance) \
+    ON CONFLICT (inbox_key) DO NOTHING";
+
+const INSERT_ROWS: &str = "INSERT INTO countersign_inbox \
+    (inbox_key, scope, route, message_id, status, code, reason, digest, correlation_id, source_app, receipt_key, \
+     kafka_offset, source_instance, pipeline, topic, kafka_partition, attempt_token, received_at, finished_at) VALUES ";
+
+/// `INSERT IGNORE` would hide every other fault with the duplicate.
+const IF_ABSENT: Sql = Sql {
+    postgres: "",
+    mysql: " ON DUPLICATE KEY UPDATE inbox_key = inbox_key",
+    sqlite: " ON CONFLICT (inbox_key) DO NOTHING",
+};
+
+const FINISH: Sql = Sql {
+    postgres: "UPDATE countersign_inbox SET status = $1, code = $2, reason = $3, finished_at = CAST($4 AS timestamptz), \
+        waiting_record = NULL, next_try_at = NULL WHERE inbox_key = $5",
+    mysql: "UPDATE countersign_inbox SET status = ?, code = ?, reason = ?, finished_at = ?, \
+        waiting_record = NULL, next_try_at = NULL WHERE inbox_key = ?",
+    sqlite: "UPDATE countersign_inbox SET status = ?, code = ?, reason = ?, finished_at = ?, \
+        waiting_record = NULL, next_try_at = NULL WHERE inbox_key = ?",
+};
+
+const SET_ASIDE: Sql = Sql {
+    postgres: "UPDATE countersign_inbox SET status = 'WAITING', code = $1, reason = $2, finished_at = NULL, \
+        waiting_record = $3, attempts = CAST($4 AS integer), \
+        next_try_at = CAST($5 AS timestamptz) + $6 * interval '1 millisecond' WHERE inbox_key = $7",
+    mysql: "UPDATE countersign_inbox SET status = 'WAITING', code = ?, reason = ?, finished_at = NULL, \
+        waiting_record = ?, attempts = ?, next_try_at = DATE_ADD(?, INTERVAL ? * 1000 MICROSECOND) WHERE inbox_key = ?",
+    sqlite: "UPDATE countersign_inbox SET status = 'WAITING', code = ?, reason = ?, finished_at = NULL, \
+        waiting_record = ?, attempts = ?, \
+        next_try_at = strftime('%Y-%m-%dT%H:%M:%fZ', ?, (? / 1000.0) || ' seconds') WHERE inbox_key = ?",
+};
+
+impl Tx {
+    /// Inserts the rows whose keys are absent. The rows must have different keys and be sorted by them: two
+    /// batches that meet then wait for each other instead of locking each other out.
+    pub async fn insert_inbox(&mut self, head: &BatchHead<'_>, rows: &[NewRow<'_>]) -> Result<(), StoreError> {
+        debug_assert!(rows.is_sorted_by(|a, b| a.key < b.key), "rows are sorted and their keys differ");
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let dialect = self.dialect();
+        if dialect == Dialect::Postgres {
+            self.execute(INSERT_PG, arrays(head, rows)).await?;
+            return Ok(());
+        }
+        for chunk in rows.chunks(dialect.max_binds() / COLUMNS) {
+            let sql = format!("{INSERT_ROWS}{}{}", dialect.value_rows(chunk.len(), COLUMNS), IF_ABSENT.of(dialect));
+            let mut binds = Vec::with_capacity(chunk.len() * COLUMNS);
+            for row in chunk {
+                binds.extend(row_binds(dialect, head, row));
+            }
+            self.execute(&sql, binds).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads what the inbox knows of these keys. A statement of its own, for the insert sees no row that a rival
+    /// committed meanwhile.
+    pub async fn read_inbox(&mut self, keys: &[&[u8]]) -> Result<Vec<Seen>, StoreError> {
+        let dialect = self.dialect();
+        let mut seen = Vec::with_capacity(keys.len());
+        for chunk in keys.chunks(dialect.max_binds()) {
+            let int = if dialect == Dialect::MySql { "SIGNED" } else { "bigint" };
+            let columns = format!(
+                "inbox_key, message_id, status, digest, attempt_token, topic, CAST(kafka_partition AS {int}), kafka_offset"
+            );
+            let (sql, binds) = match dialect {
+                Dialect::Postgres => (
+                    format!("SELECT {columns} FROM countersign_inbox WHERE inbox_key = ANY($1)"),
+                    vec![Bind::Blobs(chunk.iter().map(|key| Some(key.to_vec())).collect())],
+                ),
+                Dialect::MySql | Dialect::Sqlite => (
+                    format!(
+                        "SELECT {columns} FROM countersign_inbox WHERE inbox_key IN {}",
+                        dialect.value_rows(1, chunk.len())
+                    ),
+                    chunk.iter().map(|key| Bind::Bytes(key.to_vec())).collect(),
+                ),
+            };
+            for row in self.fetch(&sql, binds).await? {
+                seen.push(seen_row(&row)?);
+            }
+        }
+        Ok(seen)
+    }
+
+    /// Writes the state of a row that this transaction inserted or holds.
+    pub async fn finish_inbox(&mut self, key: &[u8], verdict: &Verdict<'_>, now: &str) -> Result<(), StoreError> {
+        let dialect = self.dialect();
+        let binds = vec![
+            Bind::text(verdict.status.as_str()),
+            Bind::opt_text(verdict.code),
+            Bind::opt_text(verdict.reason),
+            time_bind(dialect, now),
+            Bind::Bytes(key.to_vec()),
+        ];
+        self.execute(FINISH.of(dialect), binds).await.map(drop)
+    }
+
+    /// Sets a message aside with all that is needed to finish it.
+    pub async fn set_aside(
+        &mut self,
+        key: &[u8],
+        (code, reason): (&str, &str),
+        record: Vec<u8>,
+        attempts: i64,
+        (now, delay_ms): (&str, i64),
+    ) -> Result<(), StoreError> {
+        let dialect = self.dialect();
+        let binds = vec![
+            Bind::text(code),
+            Bind::text(reason),
+            Bind::Bytes(record),
+            Bind::Int(attempts),
+            time_bind(dialect, now),
+            Bind::Int(delay_ms),
+            Bind::Bytes(key.to_vec()),
+        ];
+        self.execute(SET_ASIDE.of(dialect), binds).await.map(drop)
+    }
+}
+
+fn arrays(head: &BatchHead<'_>, rows: &[NewRow<'_>]) -> Vec<Bind> {
+    let texts = |field: fn(&NewRow<'_>) -> Option<String>| Bind::Texts(rows.iter().map(field).collect());
+    vec![
+        Bind::Blobs(rows.iter().map(|row| Some(row.key.to_vec())).collect()),
+        texts(|row| Some(row.scope.to_owned())),
+        texts(|row| Some(row.route.to_owned())),
+        texts(|row| row.message_id.map(str::to_owned)),
+        texts(|row| Some(row.status.as_str().to_owned())),
+        texts(|row| row.code.map(str::to_owned)),
+        texts(|row| row.reason.map(str::to_owned)),
+        texts(|row| row.digest.map(str::to_owned)),
+        texts(|row| row.correlation_id.map(str::to_owned)),
+        texts(|row| row.source_app.map(str::to_owned)),
+        texts(|row| Some(row.receipt_key.to_owned())),
+        Bind::Ints(rows.iter().map(|row| Some(row.offset)).collect()),
+        texts(|row| row.source_instance.map(str::to_owned)),
+        Bind::text(head.pipeline),
+        Bind::text(head.topic),
+        Bind::Int(i64::from(head.partition)),
+        Bind::Int(head.token),
+        Bind::text(head.now),
+    ]
+}
+
+fn row_binds(dialect: Dialect, head: &BatchHead<'_>, row: &NewRow<'_>) -> [Bind; COLUMNS] {
+    let finished = match row.status {
+        Status::Success | Status::Failed => time_bind(dialect, head.now),
+        Status::Processing | Status::Waiting => Bind::Null,
+    };
+    [
+        Bind::Bytes(row.key.to_vec()),
+        Bind::text(row.scope),
+        Bind::text(row.route),
+        Bind::opt_text(row.message_id),
+        Bind::text(row.status.as_str()),
+        Bind::opt_text(row.code),
+        Bind::opt_text(row.reason),
+        Bind::opt_text(row.digest),
+        Bind::opt_text(row.correlation_id),
+        Bind::opt_text(row.source_app),
+        Bind::text(row.receipt_key),
+        Bind::Int(row.offset),
+        Bind::opt_text(row.source_instance),
+        Bind::text(head.pipeline),
+        Bind::text(head.topic),
+        Bind::Int(i64::from(head.partition)),
+        Bind::Int(head.token),
+        time_bind(dialect, head.now),
+        finished,
+    ]
+}
+
+fn seen_row(row: &StoreRow) -> Result<Seen, StoreError> {
+    Ok(Seen {
+        key: row.bytes(0)?,
+        message_id: row.opt_text(1)?,
+        status: Status::parse(&row.text(2)?)?,
+        digest: row.opt_text(3)?,
+        token: row.int(4)?,
+        topic: row.text(5)?,
+        partition: row.int(6)?,
+        offset: row.int(7)?,
+    })
+}
+
+/// A whole inbox row, for people and for receipts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InboxEntry {
+    pub key: Vec<u8>,
+    pub pipeline: String,
+    pub scope: String,
+    pub route: String,
+    pub message_id: Option<String>,
+    pub status: Status,
+    pub code: Option<String>,
+    pub reason: Option<String>,
+    pub digest: Option<String>,
+    pub version: i64,
+    pub attempts: i64,
+    pub correlation_id: Option<String>,
+    pub source_app: Option<String>,
+    pub receipt_key: String,
+    pub topic: String,
+    pub partition: i64,
+    pub offset: i64,
+    pub source_instance: Option<String>,
+    pub result: Option<String>,
+    pub received_at: String,
+    pub finished_at: Option<String>,
+    pub next_try_at: Option<String>,
+}
+
+/// A message that was set aside.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Waiting {
+    pub key: Vec<u8>,
+    pub record: Vec<u8>,
+    pub attempts: i64,
+    pub token: i64,
+}
+
+fn entry_columns(dialect: Dialect) -> String {
+    let int = if dialect == Dialect::MySql { "SIGNED" } else { "bigint" };
+    format!(
+        "inbox_key, pipeline, scope, route, message_id, status, code, reason, digest, CAST(version AS {int}), \
+         CAST(attempts AS {int}), correlation_id, source_app, receipt_key, topic, CAST(kafka_partition AS {int}), \
+         kafka_offset, source_instance, result, {}, {}, {}",
+        time_text(dialect, "received_at"),
+        time_text(dialect, "finished_at"),
+        time_text(dialect, "next_try_at"),
+    )
+}
+
+fn entry(row: &StoreRow) -> Result<InboxEntry, StoreError> {
+    Ok(InboxEntry {
+        key: row.bytes(0)?,
+        pipeline: row.text(1)?,
+        scope: row.text(2)?,
+        route: row.text(3)?,
+        message_id: row.opt_text(4)?,
+        status: Status::parse(&row.text(5)?)?,
+        code: row.opt_text(6)?,
+        reason: row.opt_text(7)?,
+        digest: row.opt_text(8)?,
+        version: row.int(9)?,
+        attempts: row.int(10)?,
+        correlation_id: row.opt_text(11)?,
+        source_app: row.opt_text(12)?,
+        receipt_key: row.text(13)?,
+        topic: row.text(14)?,
+        partition: row.int(15)?,
+        offset: row.int(16)?,
+        source_instance: row.opt_text(17)?,
+        result: row.opt_text(18)?,
+        received_at: row.text(19)?,
+        finished_at: row.opt_text(20)?,
+        next_try_at: row.opt_text(21)?,
+    })
+}
+
+impl Store {
+    pub async fn inbox_entries(&self, keys: Vec<Vec<u8>>) -> Result<Vec<InboxEntry>, StoreError> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let dialect = self.dialect();
+        let sql = format!(
+            "SELECT {} FROM countersign_inbox WHERE inbox_key IN {}",
+            entry_columns(dialect),
+            dialect.value_rows(1, keys.len())
+        );
+        let rows = self.read(&sql, keys.into_iter().map(Bind::Bytes).collect()).await?;
+        rows.iter().map(entry).collect()
+    }
+
+    /// The newest first, at most `limit`.
+    pub async fn inbox_by_correlation(
+        &self,
+        pipeline: &str,
+        correlation_id: &str,
+        limit: i64,
+    ) -> Result<Vec<InboxEntry>, StoreError> {
+        let dialect = self.dialect();
+        let sql = format!(
+            "SELECT {} FROM countersign_inbox WHERE pipeline = {} AND correlation_id = {} \
+             ORDER BY received_at DESC LIMIT {limit}",
+            entry_columns(dialect),
+            dialect.placeholder(0),
+            dialect.placeholder(1),
+        );
+        let rows = self.read(&sql, vec![Bind::text(pipeline), Bind::text(correlation_id)]).await?;
+        rows.iter().map(entry).collect()
+    }
+
+    /// The scopes in use by a pipeline's rows with this id are asked by the caller, who builds the keys.
+    pub async fn oldest_received(&self, pipeline: &str) -> Result<Option<String>, StoreError> {
+        let dialect = self.dialect();
+        let sql = format!(
+            "SELECT {} FROM countersign_inbox WHERE pipeline = {}",
+            time_text(dialect, "MIN(received_at)"),
+            dialect.placeholder(0)
+        );
+        let rows = self.read(&sql, vec![Bind::text(pipeline)]).await?;
+        rows.first().map_or(Ok(None), |row| row.opt_text(0))
+    }
+
+    /// Messages set aside whose time has come, the oldest first.
+    pub async fn due_waiting(&self, pipeline: &str, limit: i64) -> Result<Vec<Waiting>, StoreError> {
+        let dialect = self.dialect();
+        let (int, now) = match dialect {
+            Dialect::Postgres => ("bigint", "now()"),
+            Dialect::MySql => ("SIGNED", "UTC_TIMESTAMP(6)"),
+            Dialect::Sqlite => ("INTEGER", "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"),
+        };
+        let sql = format!(
+            "SELECT inbox_key, waiting_record, CAST(attempts AS {int}), attempt_token FROM countersign_inbox \
+             WHERE pipeline = {} AND status = 'WAITING' AND next_try_at <= {now} ORDER BY next_try_at LIMIT {limit}",
+            dialect.placeholder(0),
+        );
+        let rows = self.read(&sql, vec![Bind::text(pipeline)]).await?;
+        rows.iter()
+            .map(|row| {
+                Ok(Waiting { key: row.bytes(0)?, record: row.bytes(1)?, attempts: row.int(2)?, token: row.int(3)? })
+            })
+            .collect()
+    }
+}
+
+/// Takes a waiting row for one try: compares the attempt, so that two sweepers cannot both have it.
+const TAKE_WAITING: Sql = Sql {
+    postgres: "UPDATE countersign_inbox SET attempt_token = $1 \
+        WHERE inbox_key = $2 AND status = 'WAITING' AND attempt_token = $3 AND attempts = CAST($4 AS integer)",
+    mysql: "UPDATE countersign_inbox SET attempt_token = ? \
+        WHERE inbox_key = ? AND status = 'WAITING' AND attempt_token = ? AND attempts = ?",
+    sqlite: "UPDATE countersign_inbox SET attempt_token = ? \
+        WHERE inbox_key = ? AND status = 'WAITING' AND attempt_token = ? AND attempts = ?",
+};
+
+impl Tx {
+    /// Locks a waiting row for this attempt; false if another one has it or had it.
+    pub async fn take_waiting(&mut self, waiting: &Waiting, token: i64) -> Result<bool, StoreError> {
+        let binds = vec![
+            Bind::Int(token),
+            Bind::Bytes(waiting.key.clone()),
+            Bind::Int(waiting.token),
+            Bind::Int(waiting.attempts),
+        ];
+        Ok(self.execute(TAKE_WAITING.of(self.dialect()), binds).await? == 1)
+    }
+}

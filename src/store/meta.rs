@@ -1,0 +1,83 @@
+//! Facts about the store itself: schema version, store epoch, purge horizon.
+
+use super::{Bind, Dialect, Sql, Store, StoreError, Tx};
+
+/// The name of this store's life. A database that went back in time gets a new one, so that offsets and gate
+/// marks of the lost future do not count.
+pub const STORE_EPOCH: &str = "store_epoch";
+/// Epochs that this store had before, newest first, parted by commas.
+pub const FORMER_EPOCHS: &str = "former_epochs";
+pub const SCHEMA_VERSION: &str = "schema_version";
+/// What was received before this instant may have been purged from the inbox.
+pub const PURGE_HORIZON: &str = "purge_horizon";
+
+const GET: Sql = Sql {
+    postgres: "SELECT value FROM countersign_meta WHERE name = $1",
+    mysql: "SELECT value FROM countersign_meta WHERE name = ?",
+    sqlite: "SELECT value FROM countersign_meta WHERE name = ?",
+};
+const PUT: Sql = Sql {
+    postgres: "INSERT INTO countersign_meta (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+    mysql: "INSERT INTO countersign_meta (name, value) VALUES (?, ?) ON DUPLICATE KEY UPDATE value = VALUES(value)",
+    sqlite: "INSERT INTO countersign_meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+};
+
+/// The database's own clock, as `2026-11-30T01:02:03.123456Z`. Leases and windows use no other.
+pub(super) fn clock(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Postgres => r#"to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"#,
+        Dialect::MySql => "DATE_FORMAT(UTC_TIMESTAMP(6), '%Y-%m-%dT%H:%i:%s.%fZ')",
+        Dialect::Sqlite => "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')",
+    }
+}
+
+/// A timestamp column as text of that form.
+pub(super) fn time_text(dialect: Dialect, column: &str) -> String {
+    match dialect {
+        Dialect::Postgres => format!(r#"to_char({column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"#),
+        Dialect::MySql => format!("DATE_FORMAT({column}, '%Y-%m-%dT%H:%i:%s.%fZ')"),
+        Dialect::Sqlite => column.to_owned(),
+    }
+}
+
+/// Text of that form as a bind for a timestamp column; on Postgres the statement casts it.
+pub(super) fn time_bind(dialect: Dialect, text: &str) -> Bind {
+    match dialect {
+        Dialect::Postgres | Dialect::Sqlite => Bind::text(text),
+        Dialect::MySql => Bind::Text(text.trim_end_matches('Z').replace('T', " ")),
+    }
+}
+
+impl Store {
+    pub async fn meta(&self, name: &str) -> Result<Option<String>, StoreError> {
+        let rows = self.read(GET.of(self.dialect()), vec![Bind::text(name)]).await?;
+        rows.first().map(|row| row.text(0)).transpose()
+    }
+
+    /// The database's clock.
+    pub async fn now(&self) -> Result<String, StoreError> {
+        let rows = self.read(&format!("SELECT {}", clock(self.dialect())), Vec::new()).await?;
+        rows.first().ok_or_else(|| StoreError::Unexpected("no clock".to_owned()))?.text(0)
+    }
+}
+
+impl Tx {
+    pub async fn meta(&mut self, name: &str) -> Result<Option<String>, StoreError> {
+        let rows = self.fetch(GET.of(self.dialect()), vec![Bind::text(name)]).await?;
+        rows.first().map(|row| row.text(0)).transpose()
+    }
+
+    pub async fn set_meta(&mut self, name: &str, value: &str) -> Result<(), StoreError> {
+        self.execute(PUT.of(self.dialect()), vec![Bind::text(name), Bind::text(value)]).await.map(drop)
+    }
+
+    /// Gives the store a new epoch and remembers the old one.
+    pub async fn renew_store_epoch(&mut self, epoch: &str) -> Result<(), StoreError> {
+        let old = self.meta(STORE_EPOCH).await?;
+        let former = self.meta(FORMER_EPOCHS).await?.unwrap_or_default();
+        let former = old.into_iter().chain(former.split(',').filter(|e| !e.is_empty()).map(str::to_owned)).take(20);
+        let former = former.collect::<Vec<_>>().join(",");
+        self.set_meta(FORMER_EPOCHS, &former).await?;
+        self.set_meta(STORE_EPOCH, epoch).await
+    }
+}

@@ -1,0 +1,244 @@
+//! The target database: one transaction holds the fence, the dedup rows, the effect, the receipts and the
+//! lane's offset.
+//!
+//! This folder knows SQL and nothing of Kafka, routes or effects. What must commit together takes `&mut Tx`,
+//! so that it cannot be called outside a transaction. Each dialect's statements stand side by side at the head
+//! of the file that runs them.
+
+pub mod bind;
+pub mod dead_letters;
+pub mod dialect;
+pub mod error;
+pub mod inbox;
+pub mod lanes;
+pub mod meta;
+pub mod migrate;
+pub mod outbox;
+pub mod row_versions;
+mod tx;
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{AssertSqlSafe, ConnectOptions, Executor, MySql, MySqlPool, PgPool, Postgres, Sqlite, SqlitePool};
+use tracing::log::LevelFilter;
+
+pub use bind::{Bind, StoreRow};
+pub use dialect::Dialect;
+pub use error::{Meaning, StoreError};
+pub use tx::Tx;
+
+/// How to reach the database.
+#[derive(Clone)]
+pub struct StoreOptions {
+    pub url: String,
+    /// Connections at most. SQLite has one writer, whatever this says.
+    pub pool: u32,
+    /// Server-side limit of a statement, a lock wait and an idle transaction, so that a dead host's locks go.
+    pub transaction_timeout: Duration,
+    /// A transaction pooler stands between: no named prepared statements, no session settings.
+    pub pooler: bool,
+}
+
+/// A pool of connections to one database.
+#[derive(Clone)]
+pub struct Store {
+    pools: Pools,
+    transaction_timeout: Duration,
+    pooler: bool,
+}
+
+#[derive(Clone)]
+enum Pools {
+    Postgres(PgPool),
+    MySql(MySqlPool),
+    Sqlite { writer: SqlitePool, readers: SqlitePool },
+}
+
+enum Conn {
+    Postgres(PoolConnection<Postgres>),
+    MySql(PoolConnection<MySql>),
+    Sqlite(PoolConnection<Sqlite>),
+}
+
+/// Waiting for a connection of the pool, or for a new one.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Strict, so that nothing is cut or clamped silently; `\` is no escape, `||` joins texts: as in standard SQL
+/// and as on the two other databases. Set at each connection, whatever the server's own mode.
+const MYSQL_SESSION: &str = "SET SESSION sql_mode = \
+     'STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT', \
+     time_zone = '+00:00'";
+const MYSQL_ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
+
+impl Store {
+    /// Prepares the pool; connections are opened when they are needed.
+    pub fn open(options: &StoreOptions) -> Result<Self, StoreError> {
+        let dialect = Dialect::from_url(&options.url)
+            .ok_or_else(|| StoreError::Setup("`[store] url` begins with no known scheme".to_owned()))?;
+        let setup = |error: sqlx::Error| StoreError::from_sqlx(dialect, error);
+        let pools = match dialect {
+            Dialect::Postgres => {
+                let mut connect = PgConnectOptions::from_str(&options.url)
+                    .map_err(setup)?
+                    .application_name("countersign")
+                    .log_statements(LevelFilter::Trace)
+                    .log_slow_statements(LevelFilter::Debug, Duration::from_secs(5));
+                if options.pooler {
+                    connect = connect.statement_cache_capacity(0);
+                }
+                Pools::Postgres(
+                    PgPoolOptions::new()
+                        .max_connections(options.pool)
+                        .acquire_timeout(ACQUIRE_TIMEOUT)
+                        .test_before_acquire(false)
+                        .connect_lazy_with(connect),
+                )
+            }
+            Dialect::MySql => {
+                let url = options.url.replacen("mariadb://", "mysql://", 1);
+                let connect = MySqlConnectOptions::from_str(&url)
+                    .map_err(setup)?
+                    .pipes_as_concat(false)
+                    .no_engine_substitution(false)
+                    .timezone(None)
+                    .log_statements(LevelFilter::Trace)
+                    .log_slow_statements(LevelFilter::Debug, Duration::from_secs(5));
+                let lock_wait = options.transaction_timeout.as_secs().max(1);
+                let session =
+                    format!("{MYSQL_SESSION}, innodb_lock_wait_timeout = {lock_wait}, wait_timeout = 600");
+                Pools::MySql(
+                    MySqlPoolOptions::new()
+                        .max_connections(options.pool)
+                        .acquire_timeout(ACQUIRE_TIMEOUT)
+                        .test_before_acquire(false)
+                        .after_connect(move |connection, _| {
+                            let session = session.clone();
+                            Box::pin(async move {
+                                connection.execute(AssertSqlSafe(session)).await?;
+                                connection.execute(MYSQL_ISOLATION).await?;
+                                Ok(())
+                            })
+                        })
+                        .connect_lazy_with(connect),
+                )
+            }
+            Dialect::Sqlite => {
+                let path = options.url.trim_start_matches("sqlite:").trim_start_matches("//");
+                let connect = SqliteConnectOptions::new()
+                    .filename(path)
+                    .create_if_missing(true)
+                    .journal_mode(SqliteJournalMode::Wal)
+                    .synchronous(SqliteSynchronous::Full)
+                    .busy_timeout(Duration::from_secs(5))
+                    .log_statements(LevelFilter::Trace)
+                    .log_slow_statements(LevelFilter::Debug, Duration::from_secs(5));
+                let pool = |size| {
+                    SqlitePoolOptions::new()
+                        .max_connections(size)
+                        .acquire_timeout(options.transaction_timeout)
+                        .connect_lazy_with(connect.clone())
+                };
+                Pools::Sqlite { writer: pool(1), readers: pool(options.pool.clamp(1, 4)) }
+            }
+        };
+        Ok(Self { pools, transaction_timeout: options.transaction_timeout, pooler: options.pooler })
+    }
+
+    pub fn dialect(&self) -> Dialect {
+        match self.pools {
+            Pools::Postgres(_) => Dialect::Postgres,
+            Pools::MySql(_) => Dialect::MySql,
+            Pools::Sqlite { .. } => Dialect::Sqlite,
+        }
+    }
+
+    /// Begins a transaction at READ COMMITTED; on SQLite with the write lock taken at once, for a lock taken
+
+    pub async fn begin(&self) -> Result<Tx, StoreError> {
+        let conn = self.acquire(true).await?;
+        let mut tx = Tx::new(conn, self.pooler);
+        match self.dialect() {
+            Dialect::Postgres => {
+                let limit = self.transaction_timeout.as_millis();
+                // LOCAL settings hold behind a pooler too. tcp_user_timeout lets a vanished peer's locks go.
+                tx.batch(&format!(
+                    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {limit}; \
+                     SET LOCAL lock_timeout = {limit}; SET LOCAL idle_in_transaction_session_timeout = {limit}; \
+                     SET LOCAL tcp_user_timeout = {limit}"
+                ))
+                .await?;
+            }
+            Dialect::MySql => tx.batch("START TRANSACTION").await?,
+            Dialect::Sqlite => tx.batch("BEGIN IMMEDIATE").await?,
+        }
+        tx.begun();
+        Ok(tx)
+    }
+
+    /// Reads outside a transaction.
+    pub async fn read(&self, sql: &str, binds: Vec<Bind>) -> Result<Vec<StoreRow>, StoreError> {
+        let mut tx = Tx::new(self.acquire(false).await?, self.pooler);
+        let rows = tx.fetch(sql, binds).await?;
+        tx.release();
+        Ok(rows)
+    }
+
+    /// One statement that is a transaction of its own.
+    pub async fn write(&self, sql: &str, binds: Vec<Bind>) -> Result<u64, StoreError> {
+        let mut tx = Tx::new(self.acquire(true).await?, self.pooler);
+        let rows = tx.execute(sql, binds).await?;
+        tx.release();
+        Ok(rows)
+    }
+
+    /// Answers if the database can be reached and lets us in.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        self.read("SELECT 1", Vec::new()).await.map(drop)
+    }
+
+    pub async fn close(&self) {
+        match &self.pools {
+            Pools::Postgres(pool) => pool.close().await,
+            Pools::MySql(pool) => pool.close().await,
+            Pools::Sqlite { writer, readers } => {
+                writer.close().await;
+                readers.close().await;
+            }
+        }
+    }
+
+    async fn acquire(&self, write: bool) -> Result<Conn, StoreError> {
+        match &self.pools {
+            Pools::Postgres(pool) => pool.acquire().await.map(Conn::Postgres),
+            Pools::MySql(pool) => pool.acquire().await.map(Conn::MySql),
+            Pools::Sqlite { writer, readers } => {
+                let pool = if write { writer } else { readers };
+                pool.acquire().await.map(Conn::Sqlite)
+            }
+        }
+        .map_err(|error| StoreError::from_sqlx(self.dialect(), error))
+    }
+}
+
+/// The SQL of one statement in the three dialects.
+#[derive(Clone, Copy)]
+pub struct Sql {
+    pub postgres: &'static str,
+    pub mysql: &'static str,
+    pub sqlite: &'static str,
+}
+
+impl Sql {
+    pub fn of(self, dialect: Dialect) -> &'static str {
+        match dialect {
+            Dialect::Postgres => self.postgres,
+            Dialect::MySql => self.mysql,
+            Dialect::Sqlite => self.sqlite,
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The newest source position that was applied to each guarded row.
+
+use std::collections::HashMap;
+
+use super::{Bind, Dialect, StoreError, Tx};
+
+/// What the guard knows of one row. It outlives the row's delete, so that a late update does not raise the dead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowVersion {
+    pub lineage: String,
+    pub position: String,
+    pub deleted: bool,
+}
+
+const COLUMNS: usize = 6;
+
+impl Tx {
+    /// Reads and locks the versions of these rows until the end of the transaction.
+    pub async fn row_versions(
+        &mut self,
+        pipeline: &str,
+        table: &str,
+        key_hashes: &[[u8; 32]],
+    ) -> Result<HashMap<[u8; 32], RowVersion>, StoreError> {
+        let dialect = self.dialect();
+        let int = if dialect == Dialect::MySql { "SIGNED" } else { "integer" };
+        let mut versions = HashMap::with_capacity(key_hashes.len());
+        for chunk in key_hashes.chunks(dialect.max_binds() - 2) {
+            let mut binds = vec![Bind::text(pipeline), Bind::text(table)];
+            let columns = format!(
+                "SELECT key_hash, lineage, position, CAST(CAST(deleted AS {int}) AS {}) FROM countersign_row_versions",
+                if dialect == Dialect::MySql { "SIGNED" } else { "bigint" }
+            );
+            let sql = match dialect {
+                Dialect::Postgres => {
+                    binds.push(Bind::Blobs(chunk.iter().map(|hash| Some(hash.to_vec())).collect()));
+                    // Sorted by key, so that two batches lock in the same order.
+                    format!(
+                        "{columns} WHERE pipeline = $1 AND table_name = $2 AND key_hash = ANY($3) ORDER BY key_hash FOR UPDATE"
+                    )
+                }
+                Dialect::MySql | Dialect::Sqlite => {
+                    binds.extend(chunk.iter().map(|hash| Bind::Bytes(hash.to_vec())));
+                    let lock = if dialect == Dialect::MySql { " ORDER BY key_hash FOR UPDATE" } else { "" };
+                    format!(
+                        "{columns} WHERE pipeline = ? AND table_name = ? AND key_hash IN {}{lock}",
+                        dialect.value_rows(1, chunk.len())
+                    )
+                }
+            };
+            for row in self.fetch(&sql, binds).await? {
+                let hash = row.bytes(0)?.try_into().map_err(|_| StoreError::Unexpected("a key hash of 32 bytes".into()))?;
+                let version =
+                    RowVersion { lineage: row.text(1)?, position: row.text(2)?, deleted: row.int(3)? != 0 };
+                versions.insert(hash, version);
+            }
+        }
+        Ok(versions)
+    }
+
+    /// Writes the versions that a batch reached.
+    pub async fn set_row_versions(
+        &mut self,
+        pipeline: &str,
+        table: &str,
+        versions: &[([u8; 32], RowVersion)],
+    ) -> Result<(), StoreError> {
+        let dialect = self.dialect();
+        for chunk in versions.chunks(dialect.max_binds() / COLUMNS) {
+            let now = match dialect {
+                Dialect::Postgres => "now()",
+                Dialect::MySql => "UTC_TIMESTAMP(6)",
+                Dialect::Sqlite => "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')",
+            };
+            let deleted = |version: &RowVersion| i64::from(version.deleted);
+            let (sql, binds) = match dialect {
+                Dialect::Postgres => (
+                    format!(
+                        "INSERT INTO countersign_row_versions (pipeline, table_name, key_hash, lineage, position, deleted, updated_at) \
+                         SELECT $1, $2, u.key_hash, u.lineage, u.position, u.deleted <> 0, {now} \
+                         FROM unnest(CAST($3 AS bytea[]), CAST($4 AS text[]), CAST($5 AS text[]), CAST($6 AS bigint[])) \
+                         AS u(key_hash, lineage, position, deleted) ON CONFLICT (pipeline, table_name, key_hash) DO UPDATE \
+                         SET lineage = excluded.lineage, position = excluded.position, deleted = excluded.deleted, \
+                         updated_at = excluded.updated_at"
+                    ),
+                    vec![
+                        Bind::text(pipeline),
+                        Bind::text(table),
+                        Bind::Blobs(chunk.iter().map(|(hash, _)| Some(hash.to_vec())).collect()),
+                        Bind::Texts(chunk.iter().map(|(_, version)| Some(version.lineage.clone())).collect()),
+                        Bind::Texts(chunk.iter().map(|(_, version)| Some(version.position.clone())).collect()),
+                        Bind::Ints(chunk.iter().map(|(_, version)| Some(deleted(version))).collect()),
+                    ],
+                ),
+                Dialect::MySql | Dialect::Sqlite => {
+                    let rows = vec![format!("(?, ?, ?, ?, ?, ?, {now})"); chunk.len()].join(", ");
+                    let update = if dialect == Dialect::MySql {
+                        "ON DUPLICATE KEY UPDATE lineage = VALUES(lineage), position = VALUES(position), \
+                         deleted = VALUES(deleted), updated_at = VALUES(updated_at)"
+                    } else {
+                        "ON CONFLICT (pipeline, table_name, key_hash) DO UPDATE SET lineage = excluded.lineage, \
+                         position = excluded.position, deleted = excluded.deleted, updated_at = excluded.updated_at"
+                    };
+                    let mut binds = Vec::with_capacity(chunk.len() * COLUMNS);
+                    for (hash, version) in chunk {
+                        binds.extend([
+                            Bind::text(pipeline),
+                            Bind::text(table),
+                            Bind::Bytes(hash.to_vec()),
+                            Bind::text(&version.lineage),
+                            Bind::text(&version.position),
+                            Bind::Int(deleted(version)),
+                        ]);
+                    }
+                    (
+                        format!(
+                            "INSERT INTO countersign_row_versions (pipeline, table_name, key_hash, lineage, position, deleted, updated_at) \
+                             VALUES {rows} {update}"
+                        ),
+                        binds,
+                    )
+                }
+            };
+            self.execute(&sql, binds).await?;
+        }
+        Ok(())
+    }
+}
