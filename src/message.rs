@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use sha2::Digest as _;
+
 use crate::debezium::event::ChangeEvent;
 use crate::record::RecordPosition;
 
@@ -82,4 +84,70 @@ pub struct Message {
     /// Index into the pipeline's routes.
     pub route: usize,
     pub event: ChangeEvent,
+}
+
+/// Longest inbox key that holds its id itself; longer ones hold a hash.
+pub const MAX_PLAIN_KEY: usize = 300;
+
+/// The inbox key of a message, byte-exact: `pipeline NUL scope NUL id`, or for long ids `pipeline NUL scope NUL NUL h`
+/// and the SHA-256 of the id. Pipeline, scope and id hold no NUL and an id is never empty, so no two messages share a
+/// key, and the three forms (the third is [`synthetic_key`]) never meet. The bound keeps index entries of every
+/// database in reach as long as pipeline and scope together stay below 260 bytes.
+pub fn inbox_key(pipeline: &str, scope: &str, id: &MessageId) -> Vec<u8> {
+    let mut key = prefix(pipeline, scope);
+    if key.len() + id.as_str().len() <= MAX_PLAIN_KEY {
+        key.extend_from_slice(id.as_str().as_bytes());
+    } else {
+        key.extend_from_slice(b"\0h");
+        key.extend_from_slice(&sha2::Sha256::digest(id.as_str()));
+    }
+    key
+}
+
+/// The key of a record without a usable id: where it stands in the topic. `topic_id` tells a recreated topic from
+/// the old one.
+pub fn synthetic_key(pipeline: &str, scope: &str, topic_id: &str, partition: i32, offset: i64) -> Vec<u8> {
+    let mut key = prefix(pipeline, scope);
+    key.extend_from_slice(format!("\0@{topic_id}/{partition}/{offset}").as_bytes());
+    key
+}
+
+fn prefix(pipeline: &str, scope: &str) -> Vec<u8> {
+    debug_assert!(!pipeline.contains('\0') && !scope.contains('\0'), "names are checked when they are configured");
+    [pipeline.as_bytes(), b"\0", scope.as_bytes(), b"\0"].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn different_messages_have_different_keys() {
+        let long = "x".repeat(400);
+        let names = ["", "a", "b", "a:b", "ab", "h"];
+        let ids = ["a", "b", "b:c", "c", "h", "@t/0/0", "\u{e9}", "A", "a ", "a\t", &long, &(long.clone() + "y")];
+        let mut keys = HashSet::new();
+        for pipeline in &names[1..] {
+            for scope in names {
+                for id in ids {
+                    assert!(keys.insert(inbox_key(pipeline, scope, &MessageId::new(id))), "{pipeline} {scope} {id}");
+                }
+                for (partition, offset) in [(0, 0), (0, 10), (1, 0), (10, 0)] {
+                    assert!(keys.insert(synthetic_key(pipeline, scope, "t", partition, offset)));
+                }
+            }
+        }
+        assert!(keys.iter().all(|key| key.len() <= MAX_PLAIN_KEY));
+    }
+
+    #[test]
+    fn an_id_stands_in_its_key_up_to_the_bound() {
+        for (len, plain) in [(1, true), (MAX_PLAIN_KEY - 4, true), (MAX_PLAIN_KEY - 3, false), (1000, false)] {
+            let id = MessageId::new("i".repeat(len));
+            assert_eq!(inbox_key("p", "s", &id).ends_with(id.as_str().as_bytes()), plain);
+        }
+        assert_eq!(inbox_key("p", "s", &MessageId::new("7")), b"p\0s\x007");
+    }
 }

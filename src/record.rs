@@ -41,9 +41,7 @@ impl Record {
     /// Bytes that this record holds in memory, without the fixed part.
     pub fn size(&self) -> usize {
         let len = |bytes: &Option<Vec<u8>>| bytes.as_ref().map_or(0, Vec::len);
-        len(&self.key)
-            + len(&self.value)
-            + self.headers.iter().map(|h| h.name.len() + len(&h.value)).sum::<usize>()
+        len(&self.key) + len(&self.value) + self.headers.iter().map(|h| h.name.len() + len(&h.value)).sum::<usize>()
     }
 
     /// The values of every header of this name, in order.

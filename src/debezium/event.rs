@@ -70,6 +70,64 @@ pub struct ChangeEvent {
     pub scalar: Option<Value>,
     /// `__debezium.oldkey` / `__debezium.newkey`: this record is one half of a change of key.
     pub key_change: Option<KeyChange>,
+    /// The types of the values come from a schema.
+    pub typed: bool,
+    /// What derived ids are made of.
+    pub wire: Wire,
+}
+
+/// Key and row as they came on the wire, before any schema was applied: the same change has the same here with and
+/// without the schema wrapper.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wire {
+    /// Canonical JSON of the key; absent where there is none.
+    pub key: Option<Box<str>>,
+    /// SHA-256 in hex of the row's canonical JSON, taken where a derived id needs it: without a key, and for
+    /// snapshot reads.
+    pub row: Option<Box<str>>,
+}
+
+impl ChangeEvent {
+    /// A value that is no change of a row: `after` if it is an object, else `scalar`.
+    pub fn message(shape: Shape, key: Option<Value>, value: Value) -> Self {
+        let (after, scalar) = match value {
+            Value::Struct(row) => (Some(row), None),
+            value => (None, Some(value)),
+        };
+        Self {
+            shape,
+            op: None,
+            source: None,
+            key,
+            before: None,
+            after,
+            scalar,
+            key_change: None,
+            typed: false,
+            wire: Wire::default(),
+        }
+    }
+
+    /// The row that this event is about: `after`; for a delete `before`, or where the origin logged none, the key.
+    pub fn row(&self) -> Option<&Row> {
+        match (&self.after, &self.before, &self.key) {
+            (Some(after), _, _) => Some(after),
+            (None, Some(before), _) => Some(before),
+            (None, None, Some(Value::Struct(key))) if self.op == Some(Operation::Delete) => Some(key),
+            (None, None, _) => None,
+        }
+    }
+
+    /// A field of [`ChangeEvent::row`] by its dotted path.
+    pub fn field(&self, path: &str) -> Option<&Value> {
+        self.row()?.path(path)
+    }
+
+    /// A read of existing data, not a change: an initial, repeated or incremental snapshot.
+    pub fn is_snapshot_read(&self) -> bool {
+        // A flattened row without coordinates merely looks like one: it is upserted.
+        self.op == Some(Operation::Read) && (self.source.is_some() || self.shape == Shape::Envelope)
+    }
 }
 
 /// One half of a primary key change.
@@ -117,7 +175,9 @@ impl SkipReason {
 pub enum Decoded {
     Event(Box<ChangeEvent>),
     /// A null value: a tombstone, or in a flattened topic the delete itself; the route decides.
-    Tombstone { key: Option<Value> },
+    Tombstone {
+        key: Option<Value>,
+    },
     Skip(SkipReason),
 }
 

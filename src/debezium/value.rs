@@ -33,7 +33,10 @@ pub enum Value {
     Uuid(Box<str>),
     /// The text of a JSON column or document, digits kept.
     Json(Box<str>),
-    Geometry { wkb: Box<[u8]>, srid: Option<i64> },
+    Geometry {
+        wkb: Box<[u8]>,
+        srid: Option<i64>,
+    },
     Array(Vec<Value>),
     Struct(Row),
     /// A TOASTed column that did not change: the connector does not know its value.
@@ -84,8 +87,30 @@ impl Row {
         }
     }
 
+    /// The same, to change it.
+    pub fn path_mut(&mut self, path: &str) -> Option<&mut Value> {
+        let at = self.fields.iter().position(|(name, _)| &**name == path);
+        if let Some(at) = at {
+            return Some(&mut self.fields[at].1);
+        }
+        let (head, rest) = path.split_once('.')?;
+        match self.get_mut(head)? {
+            Value::Struct(row) => row.path_mut(rest),
+            _ => None,
+        }
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.fields.iter().map(|(n, v)| (&**n, v))
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&str, &mut Value)> {
+        self.fields.iter_mut().map(|(n, v)| (&**n, v))
+    }
+
+    /// Keeps the fields for which `keep` holds.
+    pub fn retain(&mut self, mut keep: impl FnMut(&str, &Value) -> bool) {
+        self.fields.retain(|(n, v)| keep(n, v));
     }
 
     pub fn len(&self) -> usize {
@@ -94,6 +119,15 @@ impl Row {
 
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
+    }
+}
+
+impl IntoIterator for Row {
+    type Item = (Box<str>, Value);
+    type IntoIter = std::vec::IntoIter<Self::Item>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.fields.into_iter()
     }
 }
 

@@ -2,9 +2,19 @@
 //!
 //! Everything here is checked configuration and pure functions; nothing knows where effects go.
 
+pub mod columns;
+pub mod identify;
+pub mod matching;
+pub mod policy;
+
+use std::fmt;
 use std::sync::Arc;
 
 use crate::debezium::event::Operation;
+pub use crate::debezium::temporal::TimeUnit;
+
+/// `max_id_bytes`, where it is not configured.
+pub const DEFAULT_MAX_ID_BYTES: usize = 1000;
 
 /// One `[[route]]`. Routes are tried in the order of the file; the first match takes the record.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +38,27 @@ pub struct Route {
     pub truncate: TruncatePolicy,
     pub tombstone: TombstonePolicy,
     pub snapshot: SnapshotPolicy,
+}
+
+impl Default for Route {
+    fn default() -> Self {
+        Self {
+            name: "".into(),
+            scope: "".into(),
+            matcher: Matcher::default(),
+            message_id: Vec::new(),
+            id_format: IdFormat::default(),
+            max_id_bytes: DEFAULT_MAX_ID_BYTES,
+            correlation_id: None,
+            source_app: None,
+            digest: DigestRule::default(),
+            columns: Vec::new(),
+            double_encoded: false,
+            truncate: TruncatePolicy::default(),
+            tombstone: TombstonePolicy::default(),
+            snapshot: SnapshotPolicy::default(),
+        }
+    }
 }
 
 /// What a record must look like. Absent parts match everything; all present parts must match.
@@ -145,11 +176,31 @@ pub enum ColumnType {
     Json,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimeUnit {
-    Millis,
-    Micros,
-    Nanos,
+/// As it is written in the configuration.
+impl fmt::Display for ColumnType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = |unit: &TimeUnit| match unit {
+            TimeUnit::Millis => "ms",
+            TimeUnit::Micros => "us",
+            TimeUnit::Nanos => "ns",
+        };
+        match self {
+            Self::Bool => f.write_str("bool"),
+            Self::Int => f.write_str("int"),
+            Self::Uint => f.write_str("uint"),
+            Self::Float => f.write_str("float"),
+            Self::Text => f.write_str("string"),
+            Self::Bytes => f.write_str("bytes"),
+            Self::Bits(length) => write!(f, "bits({length})"),
+            Self::Decimal { precision, scale } => write!(f, "decimal({precision},{scale})"),
+            Self::Date => f.write_str("date"),
+            Self::Time(u) => write!(f, "time({})", unit(u)),
+            Self::Timestamp(u) => write!(f, "timestamp({})", unit(u)),
+            Self::TimestampTz => f.write_str("timestamptz"),
+            Self::Uuid => f.write_str("uuid"),
+            Self::Json => f.write_str("json"),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,98 @@
+//! `ExtractNewRecordState`: the row alone, with metadata in fields and headers that begin with `__`.
+
+use super::event::Operation;
+use super::header;
+use super::source::{Snapshot, Source};
+use super::value::{Row, Value};
+use crate::record::Record;
+
+/// What the `__` fields and headers say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metadata {
+    /// A row whose metadata is incomplete is a state to be upserted: read.
+    pub op: Operation,
+    /// Present where at least the table or a position is named.
+    pub source: Option<Source>,
+}
+
+/// `add.fields` and `add.headers` name a field of the source block with or without `source.` before it.
+const PREFIX: &str = "__";
+const SOURCE_PREFIX: &str = "__source_";
+
+/// Names that a row of someone's own is not taken for flattened by accident: what the transformation itself adds,
+/// and the fields of the source block by which a change is found.
+const KNOWN: [&str; 10] =
+    ["__op", "__deleted", "__table", "__db", "__schema", "__lsn", "__txId", "__file", "__pos", "__gtid"];
+
+/// The metadata of a flattened record; `None` if there is none at all, in the value or in the headers.
+pub fn metadata(record: &Record, row: &Row) -> Option<Metadata> {
+    let marked = |name: &str| KNOWN.contains(&name) || name.starts_with(SOURCE_PREFIX);
+    let found = row.iter().any(|(name, _)| marked(name)) || record.headers.iter().any(|header| marked(&header.name));
+    if !found {
+        return None;
+    }
+    let mut op = field(record, row, "__op").and_then(|op| Operation::from_letter(&op)).unwrap_or(Operation::Read);
+    // `delete.tombstone.handling.mode=rewrite` says it in a text; a boolean by a cast in between.
+    if field(record, row, "__deleted").is_some_and(|deleted| deleted == "true") {
+        op = Operation::Delete;
+    }
+    Some(Metadata { op, source: source(record, row, op) })
+}
+
+/// The row without its metadata: `__` fields are never columns.
+pub fn without_metadata(mut row: Row) -> Row {
+    row.retain(|name, _| !name.starts_with(PREFIX));
+    row
+}
+
+fn field(record: &Record, row: &Row, name: &str) -> Option<String> {
+    match row.get(name) {
+        Some(value) => value.as_text().map(|text| text.into_owned()),
+        None => record.header_values(name).flatten().find_map(header::text),
+    }
+}
+
+/// A source block out of what was added. Connector and logical name come from the context headers of Debezium 3.
+fn source(record: &Record, row: &Row, op: Operation) -> Option<Source> {
+    let mut block = Row::new();
+    let mut transaction = Row::new();
+    for name in [
+        "connector",
+        "name",
+        "db",
+        "schema",
+        "table",
+        "ts_ms",
+        "server_id",
+        "gtid",
+        "file",
+        "pos",
+        "row",
+        "lsn",
+        "txId",
+        "snapshot",
+    ] {
+        let qualified = field(record, row, &format!("{SOURCE_PREFIX}{name}"));
+        // The bare `__ts_ms` is the envelope's: when the connector saw the change.
+        let found = qualified.or_else(|| field(record, row, &format!("{PREFIX}{name}")).filter(|_| name != "ts_ms"));
+        let context = || match name {
+            "connector" => field(record, &Row::new(), "__debezium.context.connectorName"),
+            "name" => field(record, &Row::new(), "__debezium.context.connectorLogicalName"),
+            _ => None,
+        };
+        if let Some(text) = found.or_else(context) {
+            block.push(name, Value::Text(text.into()));
+        }
+    }
+    if let Some(id) = field(record, row, "__transaction_id") {
+        transaction.push("id", Value::Text(id.into()));
+    }
+    if ["table", "lsn", "file"].iter().all(|name| block.get(name).is_none()) {
+        return None;
+    }
+    let mut source = Source::read(&block, Some(&transaction));
+    if op == Operation::Read && source.snapshot == Snapshot::No {
+        source.snapshot = Snapshot::Yes;
+    }
+    Some(source)
+}

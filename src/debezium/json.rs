@@ -1,0 +1,444 @@
+//! JSON text to [`Value`] in one pass, digits kept: no number passes through a float.
+//!
+//! Hand-written for three reasons: the text of numbers must survive, a repeated Connect schema must be
+//! skipped without being read (see [`super::document`]), and nesting must be bounded.
+
+use super::value::{Row, Value};
+
+/// Levels of arrays and objects. Connect schemas nest about ten deep; more is an attack or a mistake.
+pub const MAX_DEPTH: usize = 64;
+
+/// Rows up to this width are searched for duplicate names pairwise, wider ones through an index.
+const PAIRWISE: usize = 16;
+
+/// Why a text is not JSON. Never carries the text itself.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JsonError {
+    #[error("not utf-8 from byte {0}")]
+    Utf8(usize),
+    #[error("{what} at byte {at}")]
+    Syntax { at: usize, what: &'static str },
+    #[error("nested deeper than {MAX_DEPTH} levels")]
+    Depth,
+}
+
+/// Reads one JSON document. Of a repeated name in an object the last value wins, at the place of the first.
+pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
+    let text = std::str::from_utf8(bytes).map_err(|e| JsonError::Utf8(e.valid_up_to()))?;
+    parse_text(text)
+}
+
+/// The same for text.
+pub fn parse_text(text: &str) -> Result<Value, JsonError> {
+    let mut parser = Parser::new(text);
+    parser.space();
+    let value = parser.value(0)?;
+    parser.end()?;
+    Ok(value)
+}
+
+/// A position in a JSON text.
+pub(super) struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Parser<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        Self { text, at: 0 }
+    }
+
+    /// Bytes read so far.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    pub(super) fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    /// Steps over `expected` if it comes next, byte for byte.
+    pub(super) fn eat(&mut self, expected: &str) -> bool {
+        let found = self.text.as_bytes()[self.at..].starts_with(expected.as_bytes());
+        if found {
+            self.at += expected.len();
+        }
+        found
+    }
+
+    pub(super) fn space(&mut self) {
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    /// Only white space may follow.
+    pub(super) fn end(&mut self) -> Result<(), JsonError> {
+        self.space();
+        if self.at == self.text.len() { Ok(()) } else { self.fail("text after the document") }
+    }
+
+    /// The value that begins here; `depth` levels stand around it.
+    pub(super) fn value(&mut self, depth: usize) -> Result<Value, JsonError> {
+        match self.peek() {
+            Some(b'"') => self.string().map(Value::Text),
+            Some(b'{') => self.object(depth + 1),
+            Some(b'[') => self.array(depth + 1),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(b't') => self.word("true", Value::Bool(true)),
+            Some(b'f') => self.word("false", Value::Bool(false)),
+            Some(b'n') => self.word("null", Value::Null),
+            Some(_) => self.fail("no json value"),
+            None => self.fail("end of text"),
+        }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn fail<T>(&self, what: &'static str) -> Result<T, JsonError> {
+        Err(JsonError::Syntax { at: self.at, what })
+    }
+
+    fn word(&mut self, word: &str, value: Value) -> Result<Value, JsonError> {
+        if self.eat(word) { Ok(value) } else { self.fail("no json value") }
+    }
+
+    fn object(&mut self, depth: usize) -> Result<Value, JsonError> {
+        if depth > MAX_DEPTH {
+            return Err(JsonError::Depth);
+        }
+        self.at += 1;
+        let mut fields = Vec::new();
+        self.space();
+        if self.eat("}") {
+            return Ok(Value::Struct(Row::new()));
+        }
+        loop {
+            self.space();
+            if self.peek() != Some(b'"') {
+                return self.fail("no field name");
+            }
+            let name = self.string()?;
+            self.space();
+            if !self.eat(":") {
+                return self.fail("no colon after a field name");
+            }
+            self.space();
+            fields.push((name, self.value(depth)?));
+            self.space();
+            if self.eat("}") {
+                return Ok(Value::Struct(last_wins(fields).into_iter().collect()));
+            }
+            if !self.eat(",") {
+                return self.fail("no comma or brace after a field");
+            }
+        }
+    }
+
+    fn array(&mut self, depth: usize) -> Result<Value, JsonError> {
+        if depth > MAX_DEPTH {
+            return Err(JsonError::Depth);
+        }
+        self.at += 1;
+        let mut items = Vec::new();
+        self.space();
+        if self.eat("]") {
+            return Ok(Value::Array(items));
+        }
+        loop {
+            self.space();
+            items.push(self.value(depth)?);
+            self.space();
+            if self.eat("]") {
+                return Ok(Value::Array(items));
+            }
+            if !self.eat(",") {
+                return self.fail("no comma or bracket after an item");
+            }
+        }
+    }
+
+    fn number(&mut self) -> Result<Value, JsonError> {
+        let start = self.at;
+        let negative = self.eat("-");
+        let integer = match self.peek() {
+            Some(b'0') => {
+                self.at += 1;
+                !negative
+            }
+            Some(b'1'..=b'9') => {
+                self.digits();
+                true
+            }
+            _ => return self.fail("no digit in a number"),
+        };
+        if let Some(b'0'..=b'9') = self.peek() {
+            return self.fail("a number with a leading zero");
+        }
+        let mut whole = integer;
+        if self.eat(".") {
+            whole = false;
+            if self.digits() == 0 {
+                return self.fail("no digit after the point");
+            }
+        }
+        if let Some(b'e' | b'E') = self.peek() {
+            whole = false;
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.peek() {
+                self.at += 1;
+            }
+            if self.digits() == 0 {
+                return self.fail("no digit in an exponent");
+            }
+        }
+        let digits = &self.text[start..self.at];
+        // `-0` stays text: as an integer it would lose its sign.
+        Ok(match digits.parse::<i64>() {
+            Ok(int) if whole => Value::Int(int),
+            _ => Value::Number(digits.into()),
+        })
+    }
+
+    fn digits(&mut self) -> usize {
+        let start = self.at;
+        while let Some(b'0'..=b'9') = self.peek() {
+            self.at += 1;
+        }
+        self.at - start
+    }
+
+    fn string(&mut self) -> Result<Box<str>, JsonError> {
+        self.at += 1;
+        let start = self.at;
+        self.plain();
+        if self.peek() == Some(b'"') {
+            let text = &self.text[start..self.at];
+            self.at += 1;
+            return Ok(text.into());
+        }
+        let mut out = String::from(&self.text[start..self.at]);
+        loop {
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(out.into_boxed_str());
+                }
+                Some(b'\\') => {
+                    self.at += 1;
+                    out.push(self.escape()?);
+                }
+                Some(_) => return self.fail("a control character in a text"),
+                None => return self.fail("end of text"),
+            }
+            let start = self.at;
+            self.plain();
+            out.push_str(&self.text[start..self.at]);
+        }
+    }
+
+    /// Steps over everything that stands for itself in a text.
+    fn plain(&mut self) {
+        let bytes = &self.text.as_bytes()[self.at..];
+        self.at += bytes.iter().position(|b| matches!(b, b'"' | b'\\' | 0..0x20)).unwrap_or(bytes.len());
+    }
+
+    fn escape(&mut self) -> Result<char, JsonError> {
+        let Some(letter) = self.peek() else {
+            return self.fail("end of text");
+        };
+        self.at += 1;
+        Ok(match letter {
+            b'"' => '"',
+            b'\\' => '\\',
+            b'/' => '/',
+            b'b' => '\u{8}',
+            b'f' => '\u{c}',
+            b'n' => '\n',
+            b'r' => '\r',
+            b't' => '\t',
+            b'u' => return self.unicode(),
+            _ => return self.fail("an unknown escape"),
+        })
+    }
+
+    /// Four hex digits, or two times four for a surrogate pair. Half a pair has no UTF-8 form and is refused:
+    /// replacing it would change the text.
+    fn unicode(&mut self) -> Result<char, JsonError> {
+        let first = self.hex4()?;
+        let code = match first {
+            0xd800..=0xdbff => {
+                if !self.eat("\\u") {
+                    return self.fail("half a surrogate pair");
+                }
+                let second = self.hex4()?;
+                if !(0xdc00..=0xdfff).contains(&second) {
+                    return self.fail("half a surrogate pair");
+                }
+                0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00)
+            }
+            _ => first,
+        };
+        char::from_u32(code).map_or_else(|| self.fail("half a surrogate pair"), Ok)
+    }
+
+    fn hex4(&mut self) -> Result<u32, JsonError> {
+        let Some(digits) = self.text.as_bytes().get(self.at..self.at + 4) else {
+            return self.fail("end of text");
+        };
+        let mut code = 0;
+        for digit in digits {
+            let Some(value) = (*digit as char).to_digit(16) else {
+                return self.fail("no hex digit in an escape");
+            };
+            code = code * 16 + value;
+        }
+        self.at += 4;
+        Ok(code)
+    }
+}
+
+fn last_wins(mut fields: Vec<(Box<str>, Value)>) -> Vec<(Box<str>, Value)> {
+    let repeated = if fields.len() <= PAIRWISE {
+        (1..fields.len()).any(|i| fields[..i].iter().any(|(name, _)| *name == fields[i].0))
+    } else {
+        let mut names: Vec<&str> = fields.iter().map(|(name, _)| &**name).collect();
+        names.sort_unstable();
+        names.windows(2).any(|pair| pair[0] == pair[1])
+    };
+    if !repeated {
+        return fields;
+    }
+    let mut places = std::collections::HashMap::new();
+    let mut kept: Vec<(Box<str>, Value)> = Vec::with_capacity(fields.len());
+    for (name, value) in fields.drain(..) {
+        match places.get(&name) {
+            Some(&place) => {
+                let (_, old): &mut (Box<str>, Value) = &mut kept[place];
+                *old = value;
+            }
+            None => {
+                places.insert(name.clone(), kept.len());
+                kept.push((name, value));
+            }
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::debezium::render;
+
+    #[test]
+    fn accepts_and_refuses_what_serde_json_does() {
+        let texts = [
+            "{}",
+            "[]",
+            "null",
+            "true",
+            "nul",
+            "tru e",
+            "0",
+            "-0",
+            "01",
+            "-",
+            "1.",
+            "1.5",
+            "1e",
+            "1e5",
+            "1E+5",
+            "1e-05",
+            ".5",
+            "+1",
+            "\"\"",
+            "\"a",
+            "\"\\u00e9\"",
+            "\"\\ud83d\\ude00\"",
+            "\"\\ud83d\"",
+            "\"\\ud83dx\"",
+            "\"\\ude00\"",
+            "\"\\x\"",
+            "\"\u{1}\"",
+            "\"\t\"",
+            "{\"a\":1}",
+            "{\"a\":1,}",
+            "{a:1}",
+            "[1,2,]",
+            "[1 2]",
+            "{\"a\" : [ 1 , 2 ] }",
+            " 1 ",
+            "1 2",
+            "",
+            " ",
+            "NaN",
+            "Infinity",
+            "[,]",
+            "{\"a\"}",
+            "{\"a\":}",
+            "\"\\/\\b\\f\\n\\r\\t\\\\\\\"\"",
+            "[[[]]]",
+            "{\"a\":{\"b\":{}}}",
+            "[1]]",
+            "12345678901234567890123456789",
+            "9223372036854775807",
+            "-9223372036854775808",
+            "9223372036854775808",
+            "\"\u{7f}é世\"",
+        ];
+        for text in texts {
+            let ours = parse_text(text);
+            let theirs = serde_json::from_str::<serde_json::Value>(text);
+            assert_eq!(ours.is_ok(), theirs.is_ok(), "{text}: {ours:?}");
+            if let (Ok(ours), Ok(theirs)) = (ours, theirs) {
+                assert_eq!(serde_json::from_str::<serde_json::Value>(&render::json(&ours)).unwrap(), theirs, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_cut_of_a_document_is_refused() {
+        let text = r#"{"a":[1,-2.5e3,"x\n\u00e9\ud83d\ude00",true,false,null],"b":{"c":""}}"#;
+        assert!(parse_text(text).is_ok());
+        for end in (0..text.len()).filter(|&end| text.is_char_boundary(end)) {
+            assert!(parse_text(&text[..end]).is_err(), "{}", &text[..end]);
+        }
+    }
+
+    #[test]
+    fn digits_are_kept() {
+        for digits in ["18446744073709551615", "0.10", "1.0", "1e400", "-0", "-0.0", "3.141592653589793238462643383279"]
+        {
+            assert_eq!(parse_text(digits), Ok(Value::Number(digits.into())));
+        }
+        assert_eq!(parse_text("-9223372036854775808"), Ok(Value::Int(i64::MIN)));
+    }
+
+    #[test]
+    fn of_repeated_names_the_last_wins() {
+        for width in [0, 30] {
+            let filler: String = (0..width).map(|i| format!("\"f{i}\":0,")).collect();
+            let Ok(Value::Struct(row)) = parse_text(&format!("{{\"a\":1,{filler}\"b\":2,\"a\":3,\"a\":4}}")) else {
+                panic!()
+            };
+            assert_eq!(row.len(), width + 2);
+            assert_eq!(row.get("a"), Some(&Value::Int(4)));
+        }
+    }
+
+    #[test]
+    fn nesting_is_bounded() {
+        let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+        assert!(parse_text(&nested(MAX_DEPTH)).is_ok());
+        assert_eq!(parse_text(&nested(MAX_DEPTH + 1)), Err(JsonError::Depth));
+        assert_eq!(parse_text(&"{\"a\":".repeat(100_000)), Err(JsonError::Depth));
+    }
+
+    #[test]
+    fn bytes_must_be_utf8() {
+        assert_eq!(parse(b"\"\xff\""), Err(JsonError::Utf8(1)));
+    }
+}

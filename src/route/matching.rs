@@ -1,0 +1,99 @@
+//! Which route takes a record.
+
+use super::{Matcher, Route};
+use crate::debezium::event::{ChangeEvent, Decoded, Operation, SkipReason};
+use crate::debezium::header;
+use crate::debezium::source::Source;
+use crate::debezium::value::Value;
+use crate::record::Record;
+
+/// The first route, in the order of the file, that takes the record.
+pub fn select(routes: &[Route], record: &Record, decoded: &Decoded) -> Option<usize> {
+    routes.iter().position(|route| route.matches(record, decoded))
+}
+
+/// The first route that would take a record whose value cannot be decoded, as far as topic and headers tell: it lends
+/// the scope, and perhaps the id, under which the record is parked.
+pub fn select_undecoded(routes: &[Route], record: &Record) -> Option<usize> {
+    routes.iter().position(|route| route.matcher.matches_outside(record))
+}
+
+/// Why a record that no route takes is skipped.
+pub fn unrouted(decoded: &Decoded) -> SkipReason {
+    match decoded {
+        Decoded::Skip(reason) => *reason,
+        Decoded::Tombstone { .. } => SkipReason::Tombstone,
+        Decoded::Event(event) if event.op == Some(Operation::Message) => SkipReason::LogicalMessage,
+        Decoded::Event(_) => SkipReason::NoRoute,
+    }
+}
+
+impl Route {
+    /// Whether this route takes the record: every part of the matcher that is present holds. A route without an id rule
+    /// takes nothing.
+    pub fn matches(&self, record: &Record, decoded: &Decoded) -> bool {
+        if self.message_id.is_empty() || !self.matcher.matches_outside(record) {
+            return false;
+        }
+        match decoded {
+            Decoded::Event(event) => self.matcher.matches_event(event),
+            Decoded::Tombstone { .. } => self.matcher.matches_tombstone(record),
+            Decoded::Skip(_) => false,
+        }
+    }
+}
+
+impl Matcher {
+    /// Topic and headers.
+    fn matches_outside(&self, record: &Record) -> bool {
+        self.topic.as_ref().is_none_or(|topic| topic.matches(&record.position.topic))
+            && self.headers.iter().all(|(name, expected)| {
+                let mut values = record.header_values(name).flatten();
+                values.any(|value| header::text(value).as_ref() == Some(expected))
+            })
+    }
+
+    fn matches_event(&self, event: &ChangeEvent) -> bool {
+        let op_fits = self.ops.is_empty() || event.op.is_some_and(|op| self.ops.contains(&op));
+        let table_fits =
+            self.table.as_ref().is_none_or(|table| event.source.as_ref().is_some_and(|source| names(source, table)));
+        let values_fit = self.values.iter().all(|(path, expected)| {
+            event.field(path).and_then(Value::as_text).is_some_and(|text| text == expected.as_str())
+        });
+        op_fits && table_fits && values_fit && self.prefix_fits(event)
+    }
+
+    /// A logical message is taken only by a route that names its prefix, which takes nothing else.
+    fn prefix_fits(&self, event: &ChangeEvent) -> bool {
+        let prefix = match event.op {
+            Some(Operation::Message) => event.field("prefix").and_then(Value::as_text),
+            Some(Operation::Read | Operation::Create | Operation::Update | Operation::Delete | Operation::Truncate)
+            | None => return self.prefix.is_none(),
+        };
+        self.prefix.as_deref().is_some_and(|expected| prefix.is_some_and(|prefix| prefix == expected))
+    }
+
+    /// A tombstone has no row and no source: what asks for those does not take it, and the table is the topic's end.
+    fn matches_tombstone(&self, record: &Record) -> bool {
+        let topic = &record.position.topic;
+        let table_fits = self.table.as_ref().is_none_or(|table| {
+            topic.strip_suffix(table.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        });
+        table_fits
+            && self.values.is_empty()
+            && self.prefix.is_none()
+            && (self.ops.is_empty() || self.ops.contains(&Operation::Delete))
+    }
+}
+
+/// `table`, `schema.table` (`db.table` where there are no schemas) or `db.schema.table`.
+fn names(source: &Source, expected: &str) -> bool {
+    let Source { db, schema, table, .. } = source;
+    if expected == &**table {
+        return true;
+    }
+    match schema {
+        Some(schema) => expected == format!("{schema}.{table}") || expected == format!("{db}.{schema}.{table}"),
+        None => expected == format!("{db}.{table}"),
+    }
+}
