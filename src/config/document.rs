@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use toml::Value;
 use toml::de::{DeTable, DeValue};
 
 use super::fault::{Fault, Faults};
+use super::node::{Node, with_whole_names};
 use super::substitute::{Unresolved, substitute};
 
 /// Where things stand in a file, for messages.
@@ -16,24 +16,6 @@ pub(super) struct Document {
     lines: BTreeMap<String, usize>,
     /// Strings as written, so that a message can quote one without what the environment put into it.
     written: BTreeMap<String, String>,
-}
-
-/// A value of the file.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Node {
-    Table(BTreeMap<String, Node>),
-    List(Vec<Node>),
-    /// Dates are texts too.
-    Text {
-        text: String,
-        /// From the environment: such a text may stand where a number or a boolean is wanted.
-        substituted: bool,
-    },
-    Integer(i64),
-    Float(f64),
-    Boolean(bool),
-    /// Reported already; nothing more is said about it.
-    Broken,
 }
 
 impl Document {
@@ -64,8 +46,15 @@ impl Document {
         (reader.document, Some(tree))
     }
 
+    /// A fault is one line, whatever stands in a quoted key or in another's message.
     pub(super) fn fault(&self, path: &str, message: impl Into<String>) -> Fault {
-        Fault { file: self.file.clone(), line: self.line(path), path: path.to_owned(), message: message.into() }
+        let one_line = |text: &str| text.replace(char::is_control, " ");
+        Fault {
+            file: self.file.clone(),
+            line: self.line(path),
+            path: one_line(path),
+            message: one_line(&message.into()),
+        }
     }
 
     /// A string as written in the file, between backticks; secret-bearing settings are never quoted.
@@ -105,43 +94,6 @@ pub(super) fn is_secret(path: &str) -> bool {
     ) || path.starts_with("kafka.options.")
 }
 
-/// Tables whose keys are names with dots: what TOML took apart is put together again.
-fn has_dotted_keys(path: &str) -> bool {
-    path == "kafka.options"
-        || (path.starts_with("route[")
-            && (path.ends_with("].match.header") || path.ends_with("].match.value") || path.ends_with("].columns")))
-}
-
-impl Node {
-    /// What a message calls it.
-    pub(super) fn kind(&self) -> &'static str {
-        match self {
-            Self::Table(_) => "a table",
-            Self::List(_) => "a list",
-            Self::Text { .. } => "a text",
-            Self::Integer(_) => "an integer",
-            Self::Float(_) => "a number",
-            Self::Boolean(_) => "a boolean",
-            Self::Broken => "nothing",
-        }
-    }
-
-    /// For deserialising; broken parts are left out, which checks of the shape have made optional.
-    pub(super) fn into_value(self) -> Option<Value> {
-        Some(match self {
-            Self::Table(table) => {
-                Value::Table(table.into_iter().filter_map(|(key, node)| Some((key, node.into_value()?))).collect())
-            }
-            Self::List(items) => Value::Array(items.into_iter().filter_map(Self::into_value).collect()),
-            Self::Text { text, .. } => Value::String(text),
-            Self::Integer(number) => Value::Integer(number),
-            Self::Float(number) => Value::Float(number),
-            Self::Boolean(boolean) => Value::Boolean(boolean),
-            Self::Broken => return None,
-        })
-    }
-}
-
 struct Reader<'a> {
     document: Document,
     newlines: Vec<usize>,
@@ -158,10 +110,7 @@ impl Reader<'_> {
             self.document.lines.insert(path.clone(), line_of(&self.newlines, key.span().start));
             nodes.insert(name.to_owned(), self.value(value.get_ref(), &path));
         }
-        if has_dotted_keys(path) {
-            nodes = flatten(nodes);
-        }
-        Node::Table(nodes)
+        Node::Table(with_whole_names(nodes, path))
     }
 
     fn value(&mut self, value: &DeValue<'_>, path: &str) -> Node {
@@ -233,21 +182,6 @@ impl Reader<'_> {
         self.faults.push(self.document.fault(path, message));
         Node::Broken
     }
-}
-
-fn flatten(nodes: BTreeMap<String, Node>) -> BTreeMap<String, Node> {
-    let mut flat = BTreeMap::new();
-    for (name, node) in nodes {
-        match node {
-            Node::Table(inner) => {
-                flat.extend(flatten(inner).into_iter().map(|(key, node)| (format!("{name}.{key}"), node)));
-            }
-            leaf => {
-                flat.insert(name, leaf);
-            }
-        }
-    }
-    flat
 }
 
 fn line_of(newlines: &[usize], offset: usize) -> usize {

@@ -7,11 +7,13 @@
 mod check;
 mod document;
 mod fault;
+mod node;
 mod options;
 mod quantity;
 mod raw;
 mod secret;
 mod shape;
+mod spelling;
 mod substitute;
 
 use std::path::{Path, PathBuf};
@@ -103,7 +105,7 @@ impl Config {
 
 /// The JSON Schema of the file.
 pub fn schema() -> serde_json::Value {
-    raw::schema()
+    raw::schema_for_editors()
 }
 
 /// Folders are not searched deeply, and names that begin with a dot are left out: a mounted Kubernetes

@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::document::{Document, Node};
+use super::document::Document;
 use super::fault::Faults;
+use super::node::Node;
+use super::spelling::nearest;
 
 /// Takes out of `root` all that does not fit. Returns the paths about which nothing more needs saying.
 pub(super) fn fit(root: &mut Node, schema: &Value, document: &Document, faults: &mut Faults) -> Vec<String> {
@@ -77,9 +79,8 @@ impl Fitter<'_> {
         for key in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
             let path = join(path, key);
             if !table.contains_key(key) && !self.settled.contains(&path) {
-                let what = known.and_then(|known| known.get(key)).and_then(summary);
-                let message = what.map_or("is missing".to_owned(), |what| format!("is missing: {what}"));
-                self.reject(&path, message);
+                let schema = known.and_then(|known| known.get(key)).unwrap_or(&Value::Null);
+                self.reject(&path, format!("is missing: {}{}", remedy(schema, &path), summary(schema)));
             }
         }
         true
@@ -249,10 +250,24 @@ fn allowed_texts(schema: &Value) -> Vec<&str> {
     listed.chain(schema["const"].as_str()).collect()
 }
 
-/// The first sentence of a description.
-fn summary(schema: &Value) -> Option<&str> {
-    let text = schema["description"].as_str()?;
-    text.split(['\n', ';']).next()?.split(". ").next().map(|text| text.trim_end_matches('.'))
+/// How to add what is missing.
+fn remedy(schema: &Value, path: &str) -> String {
+    match (schema["type"].as_str(), schema["items"]["type"].as_str()) {
+        (Some("object"), _) => format!("add [{path}]"),
+        (Some("array"), Some("object")) => format!("add a [[{path}]]"),
+        _ => "set it".to_owned(),
+    }
+}
+
+/// The first part of a description, in lower case as messages are.
+fn summary(schema: &Value) -> String {
+    let text = schema["description"].as_str().unwrap_or_default();
+    let text = text.split(';').next().unwrap_or_default();
+    let mut letters = text.chars();
+    match letters.next() {
+        Some(first) => format!(" ({}{})", first.to_lowercase(), letters.as_str()),
+        None => String::new(),
+    }
 }
 
 fn one_of<S: AsRef<str>>(names: &[S]) -> String {
@@ -267,30 +282,4 @@ fn one_of<S: AsRef<str>>(names: &[S]) -> String {
 
 fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
-}
-
-/// The name that `text` was probably meant to be: at most a third of its letters differ.
-pub(super) fn nearest<'a>(text: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    names
-        .map(|name| (distance(text, name), name))
-        .filter(|(distance, name)| *distance * 3 <= name.len().max(3))
-        .min()
-        .map(|(_, name)| name)
-}
-
-/// Levenshtein's distance.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let cost = usize::from(x != *y);
-            let next = (row[j] + 1).min(row[j + 1] + 1).min(diagonal + cost);
-            diagonal = row[j + 1];
-            row[j + 1] = next;
-        }
-    }
-    row[b.len()]
 }

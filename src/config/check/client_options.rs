@@ -6,13 +6,14 @@
 use std::collections::BTreeMap;
 
 use super::OptionHook;
+use super::option_names::{FREQUENT, JAVA_ONLY, OWNED};
 use crate::config::secret::Secret;
-use crate::config::shape::nearest;
+use crate::config::spelling::nearest;
 
 /// A fault or warning that several options together give, under the name of the one to change.
 pub(super) enum Trouble {
-    Fault(&'static str, String),
-    Warning(&'static str, String),
+    Fault(String, String),
+    Warning(String, String),
 }
 
 pub(super) fn path(name: &str) -> String {
@@ -30,8 +31,10 @@ pub(super) fn judge(name: &str, value: &str, hook: OptionHook<'_>) -> Result<(),
     if name == "partitioner" && value == "random" {
         return Err("`random` would break the order of one key's receipts: use murmur2 or consistent_random".to_owned());
     }
-    if matches!(name, "sasl.mechanism" | "sasl.mechanisms") && value.eq_ignore_ascii_case("GSSAPI") {
-        return Err("this build has no Kerberos: use PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER".to_owned());
+    if matches!(name, "sasl.mechanism" | "sasl.mechanisms")
+        && !MECHANISMS.iter().any(|known| known.eq_ignore_ascii_case(value))
+    {
+        return Err(format!("is no mechanism of this build: use {}", MECHANISMS.join(", ")));
     }
     hook(name, value).map_err(|why| {
         let why = without_values(&why, name, value);
@@ -42,92 +45,52 @@ pub(super) fn judge(name: &str, value: &str, hook: OptionHook<'_>) -> Result<(),
     })
 }
 
-/// SASL settings that do not fit together end in an error without a reason, or in silence.
+/// What librdkafka has without libsasl2 (Kerberos) and without curl (tokens). It says so only when a client is
+/// made, and then takes the whole client down.
+const MECHANISMS: [&str; 3] = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"];
+
+/// TLS and SASL settings that do not fit together end in an error without a reason, or in silence.
 pub(super) fn combined(options: &BTreeMap<String, Secret>) -> Vec<Trouble> {
     let get = |name: &str| options.get(name).map(Secret::expose);
-    let sasl = get("security.protocol").is_some_and(|protocol| protocol.to_ascii_lowercase().starts_with("sasl"));
-    let (name, mechanism) = match (get("sasl.mechanism"), get("sasl.mechanisms")) {
-        (Some(mechanism), _) => ("sasl.mechanism", mechanism),
-        (None, Some(mechanism)) => ("sasl.mechanisms", mechanism),
-        (None, None) if sasl => {
-            let why = "asks for SASL without a mechanism: set sasl.mechanism to PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 \
-                       or OAUTHBEARER";
-            return vec![Trouble::Fault("security.protocol", why.to_owned())];
-        }
-        (None, None) => return Vec::new(),
-    };
-    if !sasl {
-        let why = "has no effect without security.protocol = \"SASL_SSL\" or \"SASL_PLAINTEXT\"";
-        return vec![Trouble::Warning(name, why.to_owned())];
+    let protocol = get("security.protocol").unwrap_or("plaintext").to_ascii_lowercase();
+    let (sasl, tls) = (protocol.starts_with("sasl"), protocol.ends_with("ssl"));
+    let mut troubles = Vec::new();
+    if !tls && let Some(name) = options.keys().find(|name| name.starts_with("ssl.")) {
+        let why = "has no effect without security.protocol = \"SSL\" or \"SASL_SSL\"";
+        troubles.push(Trouble::Warning(name.clone(), why.to_owned()));
     }
-    let mechanism = mechanism.to_ascii_uppercase();
-    let with_password = mechanism == "PLAIN" || mechanism.starts_with("SCRAM-");
-    ["sasl.username", "sasl.password"]
-        .into_iter()
-        .filter(|wanted| with_password && get(wanted).is_none_or(str::is_empty))
-        .map(|wanted| Trouble::Fault(name, format!("needs {wanted}, which is missing")))
-        .collect()
+    if !sasl {
+        if let Some(name) = options.keys().find(|name| name.starts_with("sasl.")) {
+            let why = "has no effect without security.protocol = \"SASL_SSL\" or \"SASL_PLAINTEXT\"";
+            troubles.push(Trouble::Warning(name.clone(), why.to_owned()));
+        }
+        return troubles;
+    }
+    let fault = |why: String| Trouble::Fault("security.protocol".to_owned(), why);
+    if get("sasl.mechanism").or(get("sasl.mechanisms")).is_none() {
+        troubles.push(fault(format!("needs sasl.mechanism: set it to one of {}", MECHANISMS.join(", "))));
+    }
+    for wanted in ["sasl.username", "sasl.password"] {
+        if get(wanted).is_none_or(str::is_empty) {
+            troubles.push(fault(format!("needs {wanted}, which is missing or empty: set it")));
+        }
+    }
+    troubles
 }
 
-/// librdkafka quotes values; only the option's name may stay in its message.
+/// librdkafka quotes values, or parts of them; of what it quotes only the option's name stays.
 fn without_values(why: &str, name: &str, value: &str) -> String {
-    let quoted: Vec<&str> =
-        why.split('"').enumerate().map(|(n, part)| if n % 2 == 0 || part == name { part } else { "***" }).collect();
-    let why = quoted.join("\"");
-    if value.is_empty() { why } else { why.replace(value, "***") }
+    let why = why.replace(&format!("\"{value}\""), "\"***\"");
+    let parts = why.split('"').enumerate();
+    let parts: Vec<&str> = parts.map(|(n, part)| if n % 2 == 0 || part == name { part } else { "***" }).collect();
+    let why = parts.join("\"");
+    // A short value is looked for as a word only, or every letter of a sentence might be one.
+    if value.len() > 3 {
+        return why.replace(value, "***");
+    }
+    let hidden = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()) == value;
+    why.split(' ').map(|word| if hidden(word) { "***" } else { word }).collect::<Vec<_>>().join(" ")
 }
-
-const OFFSETS: &str = "offsets are stored after the commit in the database";
-const OWN_SETTING: &str = "countersign sets it";
-const ORDER: &str = "the order and the delivery of receipts rest on it";
-
-/// Names that safety rests on, or that our own settings stand for, with the reason.
-const OWNED: [(&str, &str); 44] = [
-    ("bootstrap.servers", "use kafka.brokers"),
-    ("metadata.broker.list", "use kafka.brokers"),
-    ("test.mock.num.brokers", "it would replace the brokers by simulated ones"),
-    ("group.id", "use kafka.group"),
-    ("group.protocol", "fencing rests on the classic protocol"),
-    ("group.protocol.type", "fencing rests on the classic protocol"),
-    ("group.remote.assignor", "fencing rests on the classic protocol"),
-    ("partition.assignment.strategy", "countersign uses cooperative-sticky"),
-    ("topic.blacklist", "records would be left out without a trace: write kafka.topics so that they do not match"),
-    ("enable.auto.commit", OFFSETS),
-    ("auto.commit.enable", OFFSETS),
-    ("auto.commit.interval.ms", OFFSETS),
-    ("enable.auto.offset.store", OFFSETS),
-    ("offset.store.method", OFFSETS),
-    ("offset.store.path", OFFSETS),
-    ("offset.store.sync.interval.ms", OFFSETS),
-    ("auto.offset.reset", "use kafka.start and kafka.on_lost_offsets: a reset must never jump over records unseen"),
-    ("isolation.level", "records of aborted transactions must not be applied"),
-    ("enable.partition.eof", "gaps at the end of a partition are told by it"),
-    ("queued.min.messages", "use kafka.buffer_records"),
-    ("queued.max.messages.kbytes", "use kafka.buffer"),
-    ("consume.callback.max.messages", OWN_SETTING),
-    ("statistics.interval.ms", OWN_SETTING),
-    ("enabled_events", OWN_SETTING),
-    ("log.queue", OWN_SETTING),
-    ("enable.random.seed", OWN_SETTING),
-    ("internal.termination.signal", OWN_SETTING),
-    ("enable.idempotence", ORDER),
-    ("enable.gapless.guarantee", ORDER),
-    ("acks", ORDER),
-    ("request.required.acks", ORDER),
-    ("max.in.flight", ORDER),
-    ("max.in.flight.requests.per.connection", ORDER),
-    ("retries", ORDER),
-    ("message.send.max.retries", ORDER),
-    ("message.timeout.ms", ORDER),
-    ("delivery.timeout.ms", ORDER),
-    ("queuing.strategy", ORDER),
-    ("msg_order_cmp", ORDER),
-    ("delivery.report.only.error", ORDER),
-    ("produce.offset.report", ORDER),
-    ("transactional.id", ORDER),
-    ("transaction.timeout.ms", ORDER),
-    ("api.version.request", "idempotence and record headers need it"),
-];
 
 /// What to write instead of a name that only Java clients know.
 fn java_only(name: &str) -> Option<&'static str> {
@@ -140,7 +103,7 @@ fn java_only(name: &str) -> Option<&'static str> {
         } else if beginning("schema.registry.") || beginning("basic.auth.") || beginning("bearer.auth.") {
             Some("use the section [registry]")
         } else if beginning("sasl.login.") || beginning("sasl.client.") || beginning("sasl.server.") {
-            Some("use sasl.mechanism with sasl.username and sasl.password, or sasl.oauthbearer.*")
+            Some("use sasl.mechanism with sasl.username and sasl.password")
         } else if beginning("metrics.") || beginning("metric.") || beginning("auto.include.") {
             Some("leave it out, metrics are served under /metrics")
         } else {
@@ -148,83 +111,6 @@ fn java_only(name: &str) -> Option<&'static str> {
         }
     })
 }
-
-const JAVA_ONLY: [(&str, &str); 32] = [
-    ("sasl.jaas.config", "use sasl.username and sasl.password"),
-    ("sasl.oauthbearer.jwks.endpoint.url", "use sasl.oauthbearer.token.endpoint.url"),
-    (
-        "ssl.keystore.type",
-        "leave it out: ssl.keystore.location is a PKCS#12 file, ssl.certificate.location and \
-                           ssl.key.location are PEM files",
-    ),
-    ("ssl.keystore.key", "use ssl.key.pem"),
-    ("ssl.keystore.certificate.chain", "use ssl.certificate.pem"),
-    ("ssl.protocol", "leave it out, the newest protocol is agreed on"),
-    ("ssl.enabled.protocols", "leave it out, the newest protocol is agreed on"),
-    ("ssl.provider", "use ssl.providers"),
-    ("ssl.keymanager.algorithm", "leave it out"),
-    ("ssl.trustmanager.algorithm", "leave it out"),
-    ("ssl.secure.random.implementation", "leave it out"),
-    ("ssl.engine.factory.class", "leave it out"),
-    ("ssl.client.auth", "leave it out, it is a setting of brokers"),
-    ("security.providers", "leave it out"),
-    ("max.poll.records", "use store.batch"),
-    ("default.api.timeout.ms", "use socket.timeout.ms"),
-    ("fetch.max.wait.ms", "use fetch.wait.max.ms"),
-    ("receive.buffer.bytes", "use socket.receive.buffer.bytes"),
-    ("send.buffer.bytes", "use socket.send.buffer.bytes"),
-    ("socket.connection.setup.timeout.max.ms", "use socket.connection.setup.timeout.ms"),
-    ("buffer.memory", "use queue.buffering.max.kbytes"),
-    ("max.block.ms", "leave it out"),
-    ("max.request.size", "use message.max.bytes"),
-    ("metadata.max.idle.ms", "use metadata.max.age.ms"),
-    ("exclude.internal.topics", "leave it out: name the topics in kafka.topics"),
-    ("group.max.session.timeout.ms", "leave it out, it is a setting of brokers"),
-    ("group.min.session.timeout.ms", "leave it out, it is a setting of brokers"),
-    ("interceptor.classes", "leave it out"),
-    ("internal.leave.group.on.close", "leave it out"),
-    ("partitioner.class", "use partitioner, for example murmur2_random"),
-    ("partitioner.ignore.keys", "leave it out, receipts go by their key"),
-    ("config.providers", "leave it out: `${ENV}` and `file:/path` are understood in every setting here"),
-];
-
-/// Names that people misspell.
-const FREQUENT: [&str; 34] = [
-    "client.id",
-    "client.rack",
-    "compression.type",
-    "connections.max.idle.ms",
-    "debug",
-    "enable.ssl.certificate.verification",
-    "fetch.max.bytes",
-    "fetch.message.max.bytes",
-    "fetch.min.bytes",
-    "fetch.wait.max.ms",
-    "group.instance.id",
-    "heartbeat.interval.ms",
-    "linger.ms",
-    "max.poll.interval.ms",
-    "message.max.bytes",
-    "metadata.max.age.ms",
-    "partitioner",
-    "receive.message.max.bytes",
-    "reconnect.backoff.ms",
-    "reconnect.backoff.max.ms",
-    "sasl.mechanism",
-    "sasl.oauthbearer.client.id",
-    "sasl.oauthbearer.client.secret",
-    "sasl.oauthbearer.token.endpoint.url",
-    "sasl.password",
-    "sasl.username",
-    "security.protocol",
-    "session.timeout.ms",
-    "socket.timeout.ms",
-    "ssl.ca.location",
-    "ssl.certificate.location",
-    "ssl.endpoint.identification.algorithm",
-    "ssl.key.location",
-    "ssl.key.password",
-];
 
 #[cfg(test)]
 mod tests {
@@ -292,6 +178,8 @@ mod tests {
     #[test]
     fn librdkafka_is_asked_and_its_words_lose_the_values() {
         assert!(judged("securty.protocol", "SSL").ends_with("do you mean `security.protocol`?"));
+        let words = without_values("Invalid value \"a\"b1234\" for \"x\"", "x", "a\"b1234");
+        assert_eq!(words, "Invalid value \"***\" for \"x\"");
         for why in [judged("security.protocol", "hunter2"), judged("socket.timeout.ms", "5")] {
             assert!(why.contains("***") && !why.contains("hunter2") && !why.contains('5'), "{why}");
         }
@@ -313,8 +201,13 @@ mod tests {
         let plain = [("security.protocol", "SASL_SSL"), ("sasl.mechanism", "PLAIN")];
         assert!(troubles(&[plain.as_slice(), &login].concat()).is_empty());
         assert_eq!(troubles(&plain).len(), 2);
-        assert!(troubles(&[("security.protocol", "sasl_ssl")])[0].starts_with("fault security.protocol asks for SASL"));
-        assert!(troubles(&[("sasl.mechanism", "PLAIN")])[0].starts_with("warning sasl.mechanism has no effect"));
+        let alone = troubles(&[("security.protocol", "sasl_ssl"), login[0], login[1]]);
+        assert!(alone[0].starts_with("fault security.protocol needs sasl.mechanism"), "{alone:?}");
+        assert!(troubles(&login)[0].starts_with("warning sasl.password has no effect"));
+        assert!(troubles(&[("ssl.ca.location", "x")])[0].starts_with("warning ssl.ca.location has no effect"));
+        for mechanism in ["GSSAPI", "OAUTHBEARER", "SCRAM-SHA512"] {
+            assert!(judged("sasl.mechanism", mechanism).starts_with("is no mechanism of this build"), "{mechanism}");
+        }
         assert!(troubles(&[("security.protocol", "ssl")]).is_empty());
     }
 }

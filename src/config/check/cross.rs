@@ -2,7 +2,7 @@
 
 use super::Check;
 use crate::config::options::{
-    GateBackend, GateOptions, KafkaOptions, ReceiptOptions, Retention, RouteConfig, ShutdownOptions, StoreOptions,
+    GateBackend, GateOptions, KafkaOptions, ReceiptOptions, Retention, RouteConfig, StoreOptions,
 };
 use crate::config::quantity::show;
 use crate::effect::spec::EffectSpec;
@@ -10,13 +10,7 @@ use crate::route::{IdRule, SnapshotPolicy, TopicPattern};
 
 impl Check<'_> {
     /// Each time-out must fit into the next longer one; drain against session is checked with its section.
-    pub(super) fn cross_timeouts(
-        &mut self,
-        kafka: &KafkaOptions,
-        store: Option<&StoreOptions>,
-        gate: &GateOptions,
-        _shutdown: &ShutdownOptions,
-    ) {
+    pub(super) fn cross_timeouts(&mut self, kafka: &KafkaOptions, store: Option<&StoreOptions>, gate: &GateOptions) {
         if kafka.heartbeat_interval >= kafka.session_timeout {
             let message = format!(
                 "{} is not below the session time-out of {}: a third of it is usual",

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::client_options;
+use super::client_options::{self, Trouble};
 use super::{Check, OptionHook};
 use crate::config::options::{KafkaOptions, PipelineOptions, ReceiptOptions, Start};
 use crate::config::raw::{RawKafka, RawReceipts, RawSize, Scalar};
@@ -136,10 +136,14 @@ impl Check<'_> {
 
     fn client_options(&mut self, options: BTreeMap<String, Scalar>, hook: OptionHook<'_>) -> BTreeMap<String, Secret> {
         let mut passed = BTreeMap::new();
+        let mut whole = !self.settled.iter().any(|path| path.starts_with("kafka.options."));
         for (name, value) in options {
             let value = value.into_text();
             match client_options::judge(&name, &value, hook) {
-                Err(why) => self.fault(&client_options::path(&name), why),
+                Err(why) => {
+                    whole = false;
+                    self.fault(&client_options::path(&name), why);
+                }
                 // An empty instance id means dynamic membership, as if it were not set.
                 Ok(()) if name == "group.instance.id" && value.is_empty() => {}
                 Ok(()) => {
@@ -147,10 +151,13 @@ impl Check<'_> {
                 }
             }
         }
-        for trouble in client_options::combined(&passed) {
-            match trouble {
-                client_options::Trouble::Fault(name, why) => self.fault(&client_options::path(name), why),
-                client_options::Trouble::Warning(name, why) => self.warn(&client_options::path(name), why),
+        // Whether options fit together can be told only of all of them.
+        if whole {
+            for trouble in client_options::combined(&passed) {
+                match trouble {
+                    Trouble::Fault(name, why) => self.fault(&client_options::path(&name), why),
+                    Trouble::Warning(name, why) => self.warn(&client_options::path(&name), why),
+                }
             }
         }
         passed

@@ -5,6 +5,7 @@ mod cross;
 mod effect;
 mod kafka;
 mod matching;
+mod option_names;
 mod process;
 mod registry;
 mod route;
@@ -21,6 +22,7 @@ use super::fault::{Fault, Faults};
 use super::options::PipelineOptions;
 use super::quantity;
 use super::raw::{RawConfig, RawDuration, RawPipeline, RawSize};
+use crate::route::DEFAULT_MAX_ID_BYTES;
 
 /// librdkafka's opinion on a name and a value.
 pub(super) type OptionHook<'a> = &'a dyn Fn(&str, &str) -> Result<(), String>;
@@ -55,7 +57,7 @@ impl<'a> Check<'a> {
         let log = self.log(raw.log.unwrap_or_default());
         let decode = self.decode(raw.decode.unwrap_or_default());
         let routes = self.routes(raw.route.unwrap_or_default(), &pipeline);
-        self.cross_timeouts(&kafka, store.as_ref(), &gate, &shutdown);
+        self.cross_timeouts(&kafka, store.as_ref(), &gate);
         self.cross_topics(&kafka, &receipts, &routes);
         self.cross_routes(&routes);
         let mut faults = self.faults;
@@ -89,7 +91,7 @@ impl<'a> Check<'a> {
         PipelineOptions {
             name,
             unrouted: raw.unrouted.unwrap_or_default(),
-            max_id_bytes: raw.max_id_bytes.map_or(1000, |bytes| bytes as usize),
+            max_id_bytes: raw.max_id_bytes.map_or(DEFAULT_MAX_ID_BYTES, |bytes| bytes as usize),
         }
     }
 

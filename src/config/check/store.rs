@@ -105,7 +105,8 @@ fn dialect(url: &str) -> Result<Dialect, String> {
 const ENCODE: &str = "in user names and passwords write the characters / ? # @ : % as %2F %3F %23 %40 %3A %25";
 
 fn check_sqlite(url: &str) -> Result<(), String> {
-    let path = url.trim_start_matches("sqlite:").trim_start_matches("//");
+    let path = url.strip_prefix("sqlite:").unwrap_or(url);
+    let path = path.strip_prefix("//").unwrap_or(path);
     let (file, parameters) = path.split_once('?').unwrap_or((path, ""));
     if file.is_empty() {
         return Err("names no file: write sqlite:PATH".to_owned());

@@ -15,21 +15,39 @@ use serde::Deserialize;
 pub(super) use self::route::*;
 use super::options::{Flavour, LogFormat, LostOffsets, ReceiptFormat, Unrouted};
 
-/// The JSON Schema of the file.
-pub(super) fn schema() -> serde_json::Value {
-    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
-    let mut schema = settings.for_deserialize().into_generator().into_root_schema_for::<RawConfig>().to_value();
-    without_null(&mut schema);
+/// The schema for people's editors: to TOML, dotted names are tables.
+pub(super) fn schema_for_editors() -> serde_json::Value {
+    let mut schema = schema();
+    for place in [
+        "/properties/kafka/properties/options",
+        "/properties/route/items/properties/match/properties/header",
+        "/properties/route/items/properties/match/properties/value",
+    ] {
+        if let Some(kinds) = schema.pointer_mut(&format!("{place}/additionalProperties/anyOf")) {
+            kinds.as_array_mut().into_iter().for_each(|kinds| kinds.push(serde_json::json!({"type": "object"})));
+        }
+    }
     schema
 }
 
-/// TOML has no null: an optional setting is absent or of its type.
-fn without_null(schema: &mut serde_json::Value) {
+/// The schema that a file is held against.
+pub(super) fn schema() -> serde_json::Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let mut schema = settings.for_deserialize().into_generator().into_root_schema_for::<RawConfig>().to_value();
+    tidy(&mut schema);
+    schema
+}
+
+/// TOML has no null: an optional setting is absent or of its type. Descriptions lose their line breaks.
+fn tidy(schema: &mut serde_json::Value) {
     use serde_json::Value;
     match schema {
-        Value::Array(items) => items.iter_mut().for_each(without_null),
+        Value::Array(items) => items.iter_mut().for_each(tidy),
         Value::Object(keys) => {
             keys.retain(|key, value| key != "default" || !value.is_null());
+            if let Some(Value::String(text)) = keys.get_mut("description") {
+                *text = text.replace('\n', " ");
+            }
             if let Some(Value::Array(kinds)) = keys.get_mut("type") {
                 kinds.retain(|kind| kind != "null");
                 if let [only] = kinds.as_slice() {
@@ -50,7 +68,7 @@ fn without_null(schema: &mut serde_json::Value) {
                     }
                 }
             }
-            keys.values_mut().for_each(without_null);
+            keys.values_mut().for_each(tidy);
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
@@ -62,7 +80,7 @@ fn without_null(schema: &mut serde_json::Value) {
 #[serde(deny_unknown_fields)]
 #[schemars(title = "countersign")]
 pub(super) struct RawConfig {
-    /// Names the pipeline
+    /// Who this pipeline is
     #[schemars(required)]
     pub pipeline: Option<RawPipeline>,
     /// Where records come from
@@ -89,7 +107,7 @@ pub(super) struct RawConfig {
     pub log: Option<RawLog>,
     /// How records are read
     pub decode: Option<RawDecode>,
-    /// Routes in the order in which they are tried; the first match takes the record: write at least one `[[route]]`
+    /// Which records are taken and what is done, tried in order; the first match takes the record
     #[schemars(required, length(min = 1))]
     pub route: Option<Vec<RawRoute>>,
 }
