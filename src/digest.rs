@@ -51,15 +51,7 @@ pub fn digest(event: &ChangeEvent, route: &Route) -> Digest {
             }
         }
     }
-    Digest::new(&rule(event, route), &hex(&Sha256::digest(content)))
-}
-
-/// Lower-case hex.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    Digest::new(&rule(event, route), &render::hex(&Sha256::digest(content)))
 }
 
 fn counted(op: Operation) -> Operation {
@@ -86,7 +78,7 @@ fn rule(event: &ChangeEvent, route: &Route) -> String {
     }
     if !parts.is_empty() {
         let hash = parts.iter().fold(Sha256::new(), |hash, part| hash.chain_update(format!("{}:{part}", part.len())));
-        rule.push_str(&hex(&hash.finalize()[..4]));
+        rule.push_str(&render::hex(&hash.finalize()[..4]));
     }
     rule
 }

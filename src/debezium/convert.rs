@@ -23,25 +23,32 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// PostgreSQL reports `Integer.MAX_VALUE` for `bit varying` without a length; nobody wants that padding.
 const MAX_BIT_PADDING: usize = 1 << 16;
 
-/// How a null in a required field is taken.
+/// How values that break their schema are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nulls {
-    /// It is a fault: MySQL's zero date in a `NOT NULL` column arrives so, and storing NULL would hide it.
-    Checked,
-    /// It is a null: `before` of a table with default replica identity knows only the key.
-    Lenient,
+pub enum Strictness {
+    /// Every one is a fault. A null in a required field among them: MySQL's zero date in a `NOT NULL` column arrives
+    /// so, and storing NULL would hide it.
+    Full,
+    /// A null in a required field is a null: `before` of a table with default replica identity knows only the key.
+    Nulls,
+    /// What does not fit is left out as unknown: for finding out whose message a faulty record is.
+    Salvage,
 }
 
 /// A row by its schema. The field of a column that the connector did not know becomes [`Value::Unavailable`]; a
 /// field that the schema does not name stays as it came, and what is absent stays absent.
-pub fn row(row: Row, schema: Option<&Schema>, nulls: Nulls, placeholder: &Placeholder) -> Result<Row, Fault> {
+pub fn row(row: Row, schema: Option<&Schema>, strictness: Strictness, placeholder: &Placeholder) -> Result<Row, Fault> {
     let mut out = Row::with_capacity(row.len());
     for (at, (name, value)) in row.into_iter().enumerate() {
         let field = schema.and_then(|schema| schema.field(at, &name));
         let converted = if placeholder.stands_in(&value) {
             Value::Unavailable
         } else if let Some(field) = field {
-            convert(value, field, nulls).map_err(|mismatch| mismatch.inside(&name).fault())?
+            match convert(value, field, strictness) {
+                Ok(converted) => converted,
+                Err(_) if strictness == Strictness::Salvage => Value::Unavailable,
+                Err(mismatch) => return Err(mismatch.inside(&name).fault()),
+            }
         } else {
             value
         };
@@ -51,8 +58,8 @@ pub fn row(row: Row, schema: Option<&Schema>, nulls: Nulls, placeholder: &Placeh
 }
 
 /// A single value by its schema: a key, a plain payload.
-pub fn value(value: Value, schema: &Schema, nulls: Nulls) -> Result<Value, Fault> {
-    convert(value, schema, nulls).map_err(Mismatch::fault)
+pub fn value(value: Value, schema: &Schema, strictness: Strictness) -> Result<Value, Fault> {
+    convert(value, schema, strictness).map_err(Mismatch::fault)
 }
 
 /// Base64 text, or bytes as they are.
@@ -123,13 +130,13 @@ impl Mismatch {
     }
 }
 
-fn convert(value: Value, schema: &Schema, nulls: Nulls) -> Result<Value, Mismatch> {
+fn convert(value: Value, schema: &Schema, strictness: Strictness) -> Result<Value, Mismatch> {
     if matches!(value, Value::Null) {
-        return match nulls {
-            Nulls::Checked if !schema.optional => {
+        return match strictness {
+            Strictness::Full if !schema.optional => {
                 Err(Mismatch { path: Vec::new(), code: "null_in_required", why: "null in a required field" })
             }
-            Nulls::Checked | Nulls::Lenient => Ok(Value::Null),
+            Strictness::Full | Strictness::Nulls | Strictness::Salvage => Ok(Value::Null),
         };
     }
     match &schema.kind {
@@ -163,18 +170,20 @@ fn convert(value: Value, schema: &Schema, nulls: Nulls) -> Result<Value, Mismatc
         Kind::Uuid => text(value).map(uuid_text),
         Kind::Geometry => geometry(value),
         Kind::Array(items) => match value {
-            Value::Array(array) => {
-                array.into_iter().map(|item| convert(item, items, nulls)).collect::<Result<_, _>>().map(Value::Array)
-            }
+            Value::Array(array) => array
+                .into_iter()
+                .map(|item| convert(item, items, strictness))
+                .collect::<Result<_, _>>()
+                .map(Value::Array),
             _ => Err(Mismatch::new("no array")),
         },
-        Kind::Map { keys, values } => map(value, keys, values, nulls),
+        Kind::Map { keys, values } => map(value, keys, values, strictness),
         Kind::Struct(_) => match value {
             Value::Struct(row) => {
                 let mut out = Row::with_capacity(row.len());
                 for (at, (name, value)) in row.into_iter().enumerate() {
                     let value = match schema.field(at, &name) {
-                        Some(field) => convert(value, field, nulls).map_err(|mismatch| mismatch.inside(&name))?,
+                        Some(field) => convert(value, field, strictness).map_err(|mismatch| mismatch.inside(&name))?,
                         None => value,
                     };
                     out.push(name, value);
@@ -277,12 +286,12 @@ fn geometry(value: Value) -> Result<Value, Mismatch> {
 }
 
 /// An object where the keys are texts, else pairs.
-fn map(value: Value, keys: &Schema, values: &Schema, nulls: Nulls) -> Result<Value, Mismatch> {
+fn map(value: Value, keys: &Schema, values: &Schema, strictness: Strictness) -> Result<Value, Mismatch> {
     match value {
         Value::Struct(row) => {
             let mut out = Row::with_capacity(row.len());
             for (name, value) in row {
-                let value = convert(value, values, nulls).map_err(|mismatch| mismatch.inside(&name))?;
+                let value = convert(value, values, strictness).map_err(|mismatch| mismatch.inside(&name))?;
                 out.push(name, value);
             }
             Ok(Value::Struct(out))
@@ -292,7 +301,7 @@ fn map(value: Value, keys: &Schema, values: &Schema, nulls: Nulls) -> Result<Val
             .map(|pair| match pair {
                 Value::Array(pair) => match <[Value; 2]>::try_from(pair) {
                     Ok([key, value]) => {
-                        Ok(Value::Array(vec![convert(key, keys, nulls)?, convert(value, values, nulls)?]))
+                        Ok(Value::Array(vec![convert(key, keys, strictness)?, convert(value, values, strictness)?]))
                     }
                     Err(_) => Err(Mismatch::new("no pair in a map")),
                 },

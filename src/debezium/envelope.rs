@@ -2,9 +2,9 @@
 
 use sha2::{Digest, Sha256};
 
-use super::convert::{self, Nulls};
+use super::convert::{self, Strictness};
 use super::document::{Document, SchemaCache};
-use super::event::{ChangeEvent, Decoded, Fault, KeyChange, Operation, Shape, Wire};
+use super::event::{ChangeEvent, Decoded, Fault, KeyChange, Operation, Shape};
 use super::placeholder::{self, Placeholder};
 use super::schema::Schema;
 use super::source::Source;
@@ -67,6 +67,43 @@ impl Decoder {
 
     /// What a record says, its key and value read from whatever format. A null document is no key, or a tombstone.
     pub fn interpret(&self, record: &Record, key: Option<Document>, value: Document) -> Result<Decoded, Fault> {
+        let decoded = self.read(record, key, value, Strictness::Full)?;
+        if let Decoded::Event(event) = &decoded {
+            check(event)?;
+        }
+        Ok(decoded)
+    }
+
+    /// What can still be said about a record that [`Decoder::decode`] refused: enough, perhaps, for its route and its
+    /// id. Values that do not fit their schema are left out as unknown. `None` if the bytes are no JSON.
+    pub fn salvage(&mut self, record: &Record) -> Option<ChangeEvent> {
+        let key = self.key(record);
+        let value = Document::json(record.value.as_deref()?, &mut self.schemas).ok()?;
+        match self.read(record, key, value, Strictness::Salvage).ok()? {
+            Decoded::Event(event) => Some(*event),
+            Decoded::Tombstone { .. } | Decoded::Skip(_) => None,
+        }
+    }
+
+    /// The delete that a tombstone is in a flattened topic without delete records (`tombstone = "delete"`): its key
+    /// is the Kafka key, its coordinates are in the headers if anywhere (`add.headers`).
+    pub fn tombstone_delete(&mut self, record: &Record) -> Result<ChangeEvent, Fault> {
+        let (wire_key, key) = read_key(self.key(record).filter(|key| key.value != Value::Null));
+        let source = flattened::metadata(record, &Row::new()).and_then(|metadata| metadata.source);
+        let mut event = ChangeEvent::change(Shape::Flattened, Operation::Delete, source);
+        event.key = key;
+        event.wire.key = wire_key;
+        check(&event)?;
+        Ok(event)
+    }
+
+    fn read(
+        &self,
+        record: &Record,
+        key: Option<Document>,
+        value: Document,
+        strictness: Strictness,
+    ) -> Result<Decoded, Fault> {
         let key = key.filter(|key| key.value != Value::Null);
         let row = match &value.value {
             Value::Struct(row) => Some(row),
@@ -77,44 +114,42 @@ impl Decoder {
         }
         let (wire_key, key) = read_key(key);
         let Document { value, schema } = value;
-        let schema = schema.as_deref();
+        let reading = Reading {
+            placeholder: &self.placeholder,
+            schema: schema.as_deref(),
+            strictness,
+            keyless: wire_key.is_none(),
+        };
         let mut event = match value {
             Value::Null => return Ok(Decoded::Tombstone { key }),
-            Value::Struct(row) if shape::is_envelope(&row) => self.envelope(row, schema, wire_key.is_none())?,
+            Value::Struct(row) if shape::is_envelope(&row) => reading.envelope(row)?,
             Value::Struct(row) if shape::is_unknown_operation(&row) => {
                 return Err(Fault::new("unknown_operation", "the envelope's op is none of r, c, u, d, t, m"));
             }
             Value::Struct(row) => match flattened::metadata(record, &row) {
-                Some(metadata) => self.flattened(row, metadata, schema, wire_key.is_none())?,
-                None => self.plain(record, Value::Struct(row), schema)?,
+                Some(metadata) => reading.flattened(row, metadata)?,
+                None => reading.plain(record, Value::Struct(row))?,
             },
-            scalar => self.plain(record, scalar, schema)?,
+            scalar => reading.plain(record, scalar)?,
         };
         event.key = key;
         event.wire.key = wire_key;
         event.typed = schema.is_some();
         event.key_change = key_change(record, event.op);
-        check(&event)?;
         Ok(Decoded::Event(Box::new(event)))
     }
+}
 
-    /// The delete that a tombstone is in a flattened topic without delete records (`tombstone = "delete"`): its key
-    /// is the Kafka key, its coordinates are in the headers if anywhere (`add.headers`).
-    pub fn tombstone_delete(&mut self, record: &Record) -> Result<ChangeEvent, Fault> {
-        let (wire_key, key) = read_key(self.key(record).filter(|key| key.value != Value::Null));
-        let source = flattened::metadata(record, &Row::new()).and_then(|metadata| metadata.source);
-        let event = ChangeEvent {
-            op: Some(Operation::Delete),
-            source,
-            wire: Wire { key: wire_key, row: None },
-            ..ChangeEvent::message(Shape::Flattened, key, Value::Null)
-        };
-        let event = ChangeEvent { scalar: None, ..event };
-        check(&event)?;
-        Ok(event)
-    }
+/// How one value is read.
+struct Reading<'a> {
+    placeholder: &'a Placeholder,
+    schema: Option<&'a Schema>,
+    strictness: Strictness,
+    keyless: bool,
+}
 
-    fn envelope(&self, mut row: Row, schema: Option<&Schema>, keyless: bool) -> Result<ChangeEvent, Fault> {
+impl Reading<'_> {
+    fn envelope(&self, mut row: Row) -> Result<ChangeEvent, Fault> {
         let op = match row.get("op") {
             Some(Value::Text(letter)) => Operation::from_letter(letter),
             _ => None,
@@ -125,76 +160,58 @@ impl Decoder {
             _ => None,
         };
         let source = part("source").map(|source| Source::read(source, part("transaction")));
+        let mut event = ChangeEvent::change(Shape::Envelope, op, source);
         if op == Operation::Message {
-            let after = Some(logical_message(part("message"))?);
-            return Ok(ChangeEvent {
-                op: Some(op),
-                source,
-                after,
-                ..ChangeEvent::message(Shape::Envelope, None, Value::Null)
-            }
-            .without_scalar());
+            event.after = Some(logical_message(part("message"))?);
+            return Ok(event);
         }
         let (before, after) = (state(row.remove("before"), "before")?, state(row.remove("after"), "after")?);
-        let wire_row =
-            (keyless || op == Operation::Read).then(|| after.as_ref().or(before.as_ref())).flatten().map(row_digest);
-        let field = |name: &str| schema.and_then(|schema| schema.field(0, name));
-        let typed = |row: Option<Row>, name: &str, nulls: Nulls| {
-            row.map(|row| convert::row(row, field(name), nulls, &self.placeholder)).transpose()
-        };
-        Ok(ChangeEvent {
-            op: Some(op),
-            source,
-            before: typed(before, "before", Nulls::Lenient)?,
-            after: typed(after, "after", Nulls::Checked)?,
-            wire: Wire { key: None, row: wire_row },
-            ..ChangeEvent::message(Shape::Envelope, None, Value::Null)
-        }
-        .without_scalar())
+        event.wire.row = self.wire_row(op, after.as_ref().or(before.as_ref()));
+        let field = |name: &str| self.schema.and_then(|schema| schema.field(0, name));
+        event.before = before.map(|row| self.row(row, field("before"), self.leniently())).transpose()?;
+        event.after = after.map(|row| self.row(row, field("after"), self.strictness)).transpose()?;
+        Ok(event)
     }
 
-    fn flattened(
-        &self,
-        row: Row,
-        metadata: flattened::Metadata,
-        schema: Option<&Schema>,
-        keyless: bool,
-    ) -> Result<ChangeEvent, Fault> {
-        let deleted = metadata.op == Operation::Delete;
+    fn flattened(&self, row: Row, metadata: flattened::Metadata) -> Result<ChangeEvent, Fault> {
+        let mut event = ChangeEvent::change(Shape::Flattened, metadata.op, metadata.source);
         let row = flattened::without_metadata(row);
-        let wire_row = (keyless || metadata.op == Operation::Read).then(|| row_digest(&row));
-        // A deleted row is what `before` was: with default replica identity little more than the key.
-        let nulls = if deleted { Nulls::Lenient } else { Nulls::Checked };
-        let row = Some(convert::row(row, schema, nulls, &self.placeholder)?);
-        let (before, after) = if deleted { (row, None) } else { (None, row) };
-        Ok(ChangeEvent {
-            op: Some(metadata.op),
-            source: metadata.source,
-            before,
-            after,
-            wire: Wire { key: None, row: wire_row },
-            ..ChangeEvent::message(Shape::Flattened, None, Value::Null)
+        event.wire.row = self.wire_row(metadata.op, Some(&row));
+        if metadata.op == Operation::Delete {
+            event.before = Some(self.row(row, self.schema, self.leniently())?);
+        } else {
+            event.after = Some(self.row(row, self.schema, self.strictness)?);
         }
-        .without_scalar())
+        Ok(event)
     }
 
     /// An outbox payload, or any other value. A row of a flattened topic without metadata looks the same.
-    fn plain(&self, record: &Record, value: Value, schema: Option<&Schema>) -> Result<ChangeEvent, Fault> {
+    fn plain(&self, record: &Record, value: Value) -> Result<ChangeEvent, Fault> {
         let shape = if has_id_header(record) { Shape::Outbox } else { Shape::Plain };
-        let value = match (value, schema) {
-            (Value::Struct(row), schema) => {
-                Value::Struct(convert::row(row, schema, Nulls::Checked, &self.placeholder)?)
-            }
-            (scalar, Some(schema)) => convert::value(scalar, schema, Nulls::Checked)?,
+        let value = match (value, self.schema) {
+            (Value::Struct(row), schema) => Value::Struct(self.row(row, schema, self.strictness)?),
+            (scalar, Some(schema)) => convert::value(scalar, schema, self.strictness)?,
             (scalar, None) => scalar,
         };
         Ok(ChangeEvent::message(shape, None, value))
     }
-}
 
-impl ChangeEvent {
-    fn without_scalar(self) -> Self {
-        Self { scalar: None, ..self }
+    fn row(&self, row: Row, schema: Option<&Schema>, strictness: Strictness) -> Result<Row, Fault> {
+        convert::row(row, schema, strictness, self.placeholder)
+    }
+
+    /// An old state is what the origin happened to log of it: with default replica identity little more than the key.
+    fn leniently(&self) -> Strictness {
+        match self.strictness {
+            Strictness::Full | Strictness::Nulls => Strictness::Nulls,
+            Strictness::Salvage => Strictness::Salvage,
+        }
+    }
+
+    /// The row's digest where an id derived from coordinates needs it.
+    fn wire_row(&self, op: Operation, row: Option<&Row>) -> Option<Box<str>> {
+        let row = row.filter(|_| self.keyless || op == Operation::Read)?;
+        Some(render::hex(&Sha256::digest(render::canonical_row(row))).into_boxed_str())
     }
 }
 
@@ -206,7 +223,7 @@ fn read_key(key: Option<Document>) -> (Option<Box<str>>, Option<Value>) {
     let wire = render::canonical(&value).into_boxed_str();
     let typed = match &schema {
         // A key that does not fit its own schema is used as it came.
-        Some(schema) => convert::value(value.clone(), schema, Nulls::Lenient).unwrap_or(value),
+        Some(schema) => convert::value(value.clone(), schema, Strictness::Nulls).unwrap_or(value),
         None => value,
     };
     (Some(wire), Some(typed))
@@ -247,16 +264,6 @@ fn logical_message(message: Option<&Row>) -> Result<Row, Fault> {
     row.push("prefix", message.get("prefix").cloned().ok_or_else(|| missing("prefix"))?);
     row.push("content", Value::Bytes(content));
     Ok(row)
-}
-
-fn row_digest(row: &Row) -> Box<str> {
-    use std::fmt::Write;
-    let hash = Sha256::digest(render::canonical_row(row));
-    let hex = hash.iter().fold(String::with_capacity(64), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    });
-    hex.into_boxed_str()
 }
 
 fn key_change(record: &Record, op: Option<Operation>) -> Option<KeyChange> {

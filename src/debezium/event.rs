@@ -88,6 +88,11 @@ pub struct Wire {
 }
 
 impl ChangeEvent {
+    /// A change that says nothing yet.
+    pub fn change(shape: Shape, op: Operation, source: Option<Source>) -> Self {
+        Self { op: Some(op), source, scalar: None, ..Self::message(shape, None, Value::Null) }
+    }
+
     /// A value that is no change of a row: `after` if it is an object, else `scalar`.
     pub fn message(shape: Shape, key: Option<Value>, value: Value) -> Self {
         let (after, scalar) = match value {

@@ -24,6 +24,27 @@ const SOURCE_PREFIX: &str = "__source_";
 const KNOWN: [&str; 10] =
     ["__op", "__deleted", "__table", "__db", "__schema", "__lsn", "__txId", "__file", "__pos", "__gtid"];
 
+const SOURCE_FIELDS: [&str; 14] = [
+    "connector",
+    "name",
+    "db",
+    "schema",
+    "table",
+    "ts_ms",
+    "server_id",
+    "gtid",
+    "file",
+    "pos",
+    "row",
+    "lsn",
+    "txId",
+    "snapshot",
+];
+
+/// Field of the source block, header that says the same.
+const CONTEXT: [(&str, &str); 2] =
+    [("connector", "__debezium.context.connectorName"), ("name", "__debezium.context.connectorLogicalName")];
+
 /// The metadata of a flattened record; `None` if there is none at all, in the value or in the headers.
 pub fn metadata(record: &Record, row: &Row) -> Option<Metadata> {
     let marked = |name: &str| KNOWN.contains(&name) || name.starts_with(SOURCE_PREFIX);
@@ -55,44 +76,40 @@ fn field(record: &Record, row: &Row, name: &str) -> Option<String> {
 /// A source block out of what was added. Connector and logical name come from the context headers of Debezium 3.
 fn source(record: &Record, row: &Row, op: Operation) -> Option<Source> {
     let mut block = Row::new();
-    let mut transaction = Row::new();
-    for name in [
-        "connector",
-        "name",
-        "db",
-        "schema",
-        "table",
-        "ts_ms",
-        "server_id",
-        "gtid",
-        "file",
-        "pos",
-        "row",
-        "lsn",
-        "txId",
-        "snapshot",
-    ] {
-        let qualified = field(record, row, &format!("{SOURCE_PREFIX}{name}"));
-        // The bare `__ts_ms` is the envelope's: when the connector saw the change.
-        let found = qualified.or_else(|| field(record, row, &format!("{PREFIX}{name}")).filter(|_| name != "ts_ms"));
-        let context = || match name {
-            "connector" => field(record, &Row::new(), "__debezium.context.connectorName"),
-            "name" => field(record, &Row::new(), "__debezium.context.connectorLogicalName"),
-            _ => None,
-        };
-        if let Some(text) = found.or_else(context) {
-            block.push(name, Value::Text(text.into()));
+    for prefix in [SOURCE_PREFIX, PREFIX] {
+        for (name, value) in row.iter() {
+            add(&mut block, prefix, name, || Some(value.clone()));
         }
-    }
-    if let Some(id) = field(record, row, "__transaction_id") {
-        transaction.push("id", Value::Text(id.into()));
+        for header in &record.headers {
+            add(&mut block, prefix, &header.name, || header::read(header.value.as_deref()?));
+        }
     }
     if ["table", "lsn", "file"].iter().all(|name| block.get(name).is_none()) {
         return None;
     }
+    for (name, header) in CONTEXT {
+        let found = record.header_values(header).flatten().find_map(header::text);
+        if let (None, Some(text)) = (block.get(name), found) {
+            block.push(name, Value::Text(text.into()));
+        }
+    }
+    let transaction = field(record, row, "__transaction_id").map(|id| Value::Text(id.into()));
+    let transaction = Row::from_iter(transaction.map(|id| ("id".into(), id)));
     let mut source = Source::read(&block, Some(&transaction));
     if op == Operation::Read && source.snapshot == Snapshot::No {
         source.snapshot = Snapshot::Yes;
     }
     Some(source)
+}
+
+/// Adds a metadata field under its name in the source block, unless that is there already.
+fn add(block: &mut Row, prefix: &str, name: &str, value: impl FnOnce() -> Option<Value>) {
+    let Some(name) = name.strip_prefix(prefix).filter(|name| SOURCE_FIELDS.contains(name)) else { return };
+    // The bare `__ts_ms` is the envelope's: when the connector saw the change.
+    if block.get(name).is_some() || (name == "ts_ms" && prefix == PREFIX) {
+        return;
+    }
+    if let Some(value) = value().filter(|value| *value != Value::Null) {
+        block.push(name, value);
+    }
 }

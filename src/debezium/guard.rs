@@ -13,8 +13,8 @@ use super::source::{Position, Snapshot, Source};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuardPosition {
     /// The log in which `position` counts: positions of two logs say nothing about each other.
-    pub lineage: Box<str>,
-    pub position: Box<str>,
+    pub lineage: String,
+    pub position: String,
 }
 
 /// What to do with a state that arrives.
@@ -25,6 +25,24 @@ pub enum GuardVerdict {
     Stale,
     /// Another log: it wins by its arrival, and is worth a line in ours.
     OtherLineage,
+}
+
+/// The verdict together with what is to be remembered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GuardDecision {
+    /// Write, and remember the position; without one nothing is known about the order, the last to arrive writes.
+    Apply(Option<GuardPosition>),
+    Stale,
+}
+
+/// Whether a change from `source` is written over what is known of its row (lineage and position).
+pub fn guard_decision(source: Option<&Source>, known: Option<(&str, &str)>) -> GuardDecision {
+    let Some(arriving) = source.and_then(guard_position) else { return GuardDecision::Apply(None) };
+    let known = known.map(|(lineage, position)| GuardPosition { lineage: lineage.into(), position: position.into() });
+    match arriving.judge(known.as_ref()) {
+        GuardVerdict::Stale => GuardDecision::Stale,
+        GuardVerdict::Newer | GuardVerdict::OtherLineage => GuardDecision::Apply(Some(arriving)),
+    }
 }
 
 impl GuardPosition {
@@ -57,11 +75,11 @@ impl GuardPosition {
 
     /// `None`: of different lineages.
     pub fn compare(&self, other: &Self) -> Option<Ordering> {
-        (self.lineage == other.lineage).then(|| self.position.as_bytes().cmp(other.position.as_bytes()))
+        (self.lineage == other.lineage).then(|| self.position.cmp(&other.position))
     }
 
     pub fn is_snapshot(&self) -> bool {
-        &*self.lineage == Self::SNAPSHOT
+        self.lineage == Self::SNAPSHOT
     }
 }
 
@@ -79,7 +97,7 @@ impl GuardPosition {
 /// File and pos differ between servers; behind a transaction number they order what is inside one transaction.
 pub fn guard_position(source: &Source) -> Option<GuardPosition> {
     if source.snapshot != Snapshot::No {
-        return Some(GuardPosition { lineage: GuardPosition::SNAPSHOT.into(), position: "".into() });
+        return Some(GuardPosition { lineage: GuardPosition::SNAPSHOT.to_owned(), position: String::new() });
     }
     let (lineage, position) = match &source.position {
         Position::Binlog { server_id, gtid, file, pos, row } => {
@@ -92,7 +110,7 @@ pub fn guard_position(source: &Source) -> Option<GuardPosition> {
         Position::Wal { lsn: Some(lsn), .. } => (format!("w:{}", source.name), format!("{:020}", lsn.cast_unsigned())),
         Position::Wal { lsn: None, .. } | Position::Unknown => return None,
     };
-    Some(GuardPosition { lineage: lineage.into(), position: position.into() })
+    Some(GuardPosition { lineage, position })
 }
 
 /// The number at the end of a binlog's name: `binlog.000112` is 112. Names sort wrongly once the digits overflow.
@@ -188,6 +206,17 @@ mod tests {
                 assert_eq!(a.judge(Some(b)), GuardVerdict::OtherLineage);
             }
         }
+    }
+
+    #[test]
+    fn a_decision_remembers_what_it_applied() {
+        let source = wal(Some(700_400), Snapshot::No);
+        let position = guard_position(&source).unwrap();
+        assert_eq!(guard_decision(Some(&source), None), GuardDecision::Apply(Some(position.clone())));
+        let known = Some((position.lineage.as_str(), position.position.as_str()));
+        assert_eq!(guard_decision(Some(&source), known), GuardDecision::Stale);
+        assert_eq!(guard_decision(Some(&wal(None, Snapshot::Incremental)), known), GuardDecision::Stale);
+        assert_eq!(guard_decision(None, known), GuardDecision::Apply(None));
     }
 
     #[test]

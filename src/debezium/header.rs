@@ -1,6 +1,6 @@
 //! Header values as text: what the header converters of Kafka Connect make of one value.
 
-use super::convert::{self, Nulls};
+use super::convert::{self, Strictness};
 use super::document::{Unwrapped, unwrap};
 use super::json;
 use super::schema::Schema;
@@ -21,7 +21,7 @@ pub fn read(bytes: &[u8]) -> Option<Value> {
         Ok(object) => match unwrap(object) {
             Unwrapped::Schema { schema, payload } => {
                 let typed =
-                    Schema::compile(&schema).and_then(|schema| convert::value(payload, &schema, Nulls::Lenient));
+                    Schema::compile(&schema).and_then(|schema| convert::value(payload, &schema, Strictness::Nulls));
                 typed.unwrap_or_else(|_| Value::Text(text.into()))
             }
             // `{"schema":null,"payload":…}` or an object: only the former is a wrapper, and it has a scalar inside.
@@ -45,7 +45,7 @@ pub fn key(bytes: &[u8]) -> Option<Value> {
         Unwrapped::Bare(value) => Some(value),
         Unwrapped::Schema { schema, payload } => {
             let schema = Schema::compile(&schema).ok()?;
-            convert::value(payload, &schema, Nulls::Lenient).ok()
+            convert::value(payload, &schema, Strictness::Nulls).ok()
         }
     }
 }

@@ -3,6 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use super::render::hex;
 use super::value::Value;
 
 /// `unavailable.value.placeholder` as Debezium ships it.
@@ -32,7 +33,7 @@ impl Placeholder {
         Self {
             text: text.to_owned(),
             base64: STANDARD.encode(text),
-            hex: text.bytes().map(|byte| format!("{byte:02x}")).collect(),
+            hex: hex(text.as_bytes()),
             uuid: (text == DEFAULT).then_some(DEFAULT_UUID),
         }
     }

@@ -112,6 +112,14 @@ pub fn row_to_json(row: &Row) -> serde_json::Value {
     known.map(|(name, value)| (name.to_owned(), to_json(value))).collect::<serde_json::Map<_, _>>().into()
 }
 
+/// Lower-case hex.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
 /// A JSON text literal.
 pub fn write_text(out: &mut String, text: &str) {
     out.push('"');

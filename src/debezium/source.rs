@@ -1,5 +1,7 @@
 //! Debezium's `source` block: where in the origin's log a change stands.
 
+pub use super::guard::{GuardDecision, GuardPosition, GuardVerdict, guard_decision, guard_position};
+pub use super::source_id::source_id;
 use super::value::{Row, Value};
 
 /// The coordinates of a change in its origin.

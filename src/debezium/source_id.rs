@@ -5,13 +5,12 @@
 //! never made from `ts_ms` (new at each emission), a Kafka offset, an LSN alone (rows of one COPY share it) or
 //! `transaction.total_order` (begins again at 1 when a connector restarts inside a transaction).
 
-use std::fmt::Write;
-
 use sha2::{Digest, Sha256};
 
 use super::event::{ChangeEvent, Fault, Operation};
 use super::guard::file_number;
-use super::source::{Position, Snapshot, Source};
+use super::render::hex;
+use super::source::{Position, Source};
 
 /// The recipe. An id, once made, keeps its meaning for ever: another recipe is another prefix.
 const RECIPE: &str = "s1";
@@ -24,8 +23,8 @@ const SHOWN_TABLE: usize = 32;
 /// The hash (128 bits of SHA-256) covers, each with its length before it: connector name, database, schema, table,
 /// key (or the row's digest where there is none), op, and the position: GTID where present, else server id, then
 /// file, pos and row; for PostgreSQL lsn and txId. The locus repeats the position so that ids made one after the other
-/// stand beside each other in an index. Snapshot reads are `s1:r:…` over connector name, table, key, snapshot
-/// position and the row's digest: the same row read again unchanged is the same, a changed one is new.
+/// stand beside each other in an index. Snapshot reads are `s1:snapshot:r:TABLE:HASH` over connector name, database,
+/// schema, table, key, snapshot position and the row's digest: a repeated snapshot is new.
 ///
 /// Key and row count as they came on the wire, so the id does not depend on the schema wrapper.
 ///
@@ -45,7 +44,7 @@ pub fn source_id(event: &ChangeEvent) -> Result<String, Fault> {
         Some(key) => coordinates.add("key", key),
         None => coordinates.add("row", event.wire.row.as_deref().unwrap_or_default()),
     }
-    let snapshot = op == Operation::Read || source.snapshot != Snapshot::No;
+    let snapshot = op == Operation::Read;
     let locus = coordinates.add_position(&source.position, snapshot, source)?;
     if snapshot {
         coordinates.add("snapshot", event.wire.row.as_deref().unwrap_or_default());
@@ -107,14 +106,11 @@ impl Coordinates {
                 return Err(no_safe_id(&format!("the coordinates of connector {connector:?} are not known here")));
             }
         };
-        Ok(if snapshot { "r".to_owned() } else { locus })
+        Ok(if snapshot { "snapshot".to_owned() } else { locus })
     }
 
     fn hash(self) -> String {
-        self.0.finalize()[..16].iter().fold(String::with_capacity(32), |mut hex, byte| {
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        })
+        hex(&self.0.finalize()[..16])
     }
 }
 

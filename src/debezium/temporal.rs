@@ -306,5 +306,4 @@ fn below(value: i64, limit: i64) -> Option<i64> {
 }
 
 #[cfg(test)]
-#[path = "temporal_tests.rs"]
 mod tests;

@@ -63,13 +63,14 @@ pub fn examine(route: &Route, index: usize, record: &Record, mut event: ChangeEv
     })
 }
 
-/// What can be said about a record whose value is undecodable: id and correlation from headers.
-pub fn examine_undecoded(route: &Route, record: &Record, fault: Fault) -> Unusable {
+/// What can be said about a record that could not be decoded, from its headers and what was salvaged of it
+/// ([`crate::debezium::envelope::Decoder::salvage`]).
+pub fn examine_faulty(route: &Route, record: &Record, salvaged: Option<&ChangeEvent>, fault: Fault) -> Unusable {
     Unusable {
         fault,
-        id: message_id(route, record, None).ok().map(|(id, _)| id),
-        correlation_id: tag(route, &route.correlation_id, "correlation_id", record, None).unwrap_or_default(),
-        source_app: tag(route, &route.source_app, "source_app", record, None).unwrap_or_default(),
+        id: message_id(route, record, salvaged).ok().map(|(id, _)| id),
+        correlation_id: tag(route, &route.correlation_id, "correlation_id", record, salvaged).unwrap_or_default(),
+        source_app: tag(route, &route.source_app, "source_app", record, salvaged).unwrap_or_default(),
     }
 }
 

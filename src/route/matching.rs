@@ -12,10 +12,12 @@ pub fn select(routes: &[Route], record: &Record, decoded: &Decoded) -> Option<us
     routes.iter().position(|route| route.matches(record, decoded))
 }
 
-/// The first route that would take a record whose value cannot be decoded, as far as topic and headers tell: it lends
-/// the scope, and perhaps the id, under which the record is parked.
-pub fn select_undecoded(routes: &[Route], record: &Record) -> Option<usize> {
-    routes.iter().position(|route| route.matcher.matches_outside(record))
+/// The first route for a record that could not be decoded: by what was salvaged of it, else as far as topic and headers
+/// tell. It lends the scope, and perhaps the id, under which the record is parked.
+pub fn select_faulty(routes: &[Route], record: &Record, salvaged: Option<&ChangeEvent>) -> Option<usize> {
+    let outside = |route: &Route| !route.message_id.is_empty() && route.matcher.matches_outside(record);
+    let by_event = |event| routes.iter().position(|route| outside(route) && route.matcher.matches_event(event));
+    salvaged.and_then(by_event).or_else(|| routes.iter().position(outside))
 }
 
 /// Why a record that no route takes is skipped.
