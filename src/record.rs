@@ -49,3 +49,23 @@ impl Record {
         self.headers.iter().filter(move |h| h.name == name).map(|h| h.value.as_deref())
     }
 }
+
+#[cfg(test)]
+impl Record {
+    /// A record of topic `t` for tests of decoding.
+    pub(crate) fn sample(key: Option<&str>, value: Option<&str>) -> Self {
+        let bytes = |text: Option<&str>| text.map(|text| text.as_bytes().to_vec());
+        Self {
+            position: RecordPosition { topic: "t".into(), partition: 0, offset: 0 },
+            timestamp_ms: None,
+            headers: Vec::new(),
+            key: bytes(key),
+            value: bytes(value),
+        }
+    }
+
+    pub(crate) fn with_header(mut self, name: &str, value: impl Into<Vec<u8>>) -> Self {
+        self.headers.push(Header { name: name.to_owned(), value: Some(value.into()) });
+        self
+    }
+}

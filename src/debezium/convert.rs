@@ -312,3 +312,6 @@ fn map(value: Value, keys: &Schema, values: &Schema, strictness: Strictness) -> 
         _ => Err(Mismatch::new("no map")),
     }
 }
+
+#[cfg(test)]
+mod tests;

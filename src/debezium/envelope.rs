@@ -295,3 +295,6 @@ fn check(event: &ChangeEvent) -> Result<(), Fault> {
         | None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

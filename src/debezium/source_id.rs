@@ -128,3 +128,6 @@ fn shown(table: &str) -> String {
 fn no_safe_id(why: &str) -> Fault {
     Fault::new("no_safe_id", format!("{why}; choose a message_id from header, key or value"))
 }
+
+#[cfg(test)]
+mod tests;

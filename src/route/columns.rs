@@ -221,3 +221,6 @@ fn uuid_bytes(bytes: &[u8]) -> Result<Value, &'static str> {
 fn exact_text(value: &Value) -> Box<str> {
     value.as_text().map(|text| text.into_owned().into_boxed_str()).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

@@ -99,3 +99,104 @@ fn names(source: &Source, expected: &str) -> bool {
         None => expected == format!("{db}.{table}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::debezium::envelope::{DecodeOptions, Decoder};
+    use crate::route::{IdRule, TopicPattern};
+
+    const ORDERS: &str = r#"{"op":"c","after":{"id":1,"kind":"a","n":{"m":10}},"source":{"connector":"postgresql","name":"p","db":"d","schema":"s","table":"orders"}}"#;
+
+    fn route(matcher: Matcher) -> Route {
+        Route { matcher, message_id: vec![IdRule::Source], ..Route::default() }
+    }
+
+    fn takes(matcher: Matcher, record: &Record) -> bool {
+        let decoded = Decoder::new(DecodeOptions::default()).decode(record).unwrap();
+        select(&[route(matcher)], record, &decoded) == Some(0)
+    }
+
+    #[test]
+    fn every_part_must_hold() {
+        let record = Record::sample(Some("1"), Some(ORDERS)).with_header("kind", "\"x\"");
+        let topic = |text: &str| Some(TopicPattern::parse(text).unwrap());
+        let values = |path: &str, text: &str| vec![(path.to_owned(), text.to_owned())];
+        let base = Matcher::default;
+        for (fits, matcher) in [
+            (true, base()),
+            (true, Matcher { topic: topic("t"), ..base() }),
+            (true, Matcher { topic: topic("^t$"), ..base() }),
+            (false, Matcher { topic: topic("tt"), ..base() }),
+            (true, Matcher { table: Some("orders".into()), ..base() }),
+            (true, Matcher { table: Some("s.orders".into()), ..base() }),
+            (true, Matcher { table: Some("d.s.orders".into()), ..base() }),
+            (false, Matcher { table: Some("d.orders".into()), ..base() }),
+            (false, Matcher { table: Some("order".into()), ..base() }),
+            (true, Matcher { ops: vec![Operation::Create, Operation::Update], ..base() }),
+            (false, Matcher { ops: vec![Operation::Delete], ..base() }),
+            (true, Matcher { headers: values("kind", "x"), ..base() }),
+            (false, Matcher { headers: values("kind", "y"), ..base() }),
+            (false, Matcher { headers: values("none", "x"), ..base() }),
+            (true, Matcher { values: values("kind", "a"), ..base() }),
+            (true, Matcher { values: values("n.m", "10"), ..base() }),
+            (false, Matcher { values: values("n.x", "10"), ..base() }),
+            (false, Matcher { topic: topic("t"), values: values("kind", "b"), ..base() }),
+            (false, Matcher { prefix: Some("p".into()), ..base() }),
+        ] {
+            assert_eq!(takes(matcher.clone(), &record), fits, "{matcher:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_route_of_the_file_takes_the_record() {
+        let record = Record::sample(Some("1"), Some(ORDERS));
+        let decoded = Decoder::new(DecodeOptions::default()).decode(&record).unwrap();
+        let none = route(Matcher { table: Some("other".into()), ..Matcher::default() });
+        let any = route(Matcher::default());
+        let idless = Route { message_id: Vec::new(), ..any.clone() };
+        assert_eq!(select(&[none, idless, any.clone(), any], &record, &decoded), Some(2));
+        assert_eq!(select(&[], &record, &decoded), None);
+        assert_eq!(unrouted(&decoded), SkipReason::NoRoute);
+    }
+
+    #[test]
+    fn logical_messages_go_to_their_prefix_only() {
+        let text = r#"{"op":"m","source":{},"message":{"prefix":"audit","content":"aGVsbG8="}}"#;
+        let record = Record::sample(None, Some(text));
+        for (prefix, fits) in [(None, false), (Some("other"), false), (Some("audit"), true)] {
+            assert_eq!(takes(Matcher { prefix: prefix.map(Into::into), ..Matcher::default() }, &record), fits);
+        }
+        let decoded = Decoder::new(DecodeOptions::default()).decode(&record).unwrap();
+        assert_eq!(unrouted(&decoded), SkipReason::LogicalMessage);
+    }
+
+    #[test]
+    fn tombstones_match_by_topic_and_table_name() {
+        let mut record = Record::sample(Some("1"), None);
+        record.position.topic = "p.s.orders".into();
+        for (matcher, fits) in [
+            (Matcher::default(), true),
+            (Matcher { table: Some("orders".into()), ..Matcher::default() }, true),
+            (Matcher { table: Some("s.orders".into()), ..Matcher::default() }, true),
+            (Matcher { table: Some("ders".into()), ..Matcher::default() }, false),
+            (Matcher { ops: vec![Operation::Delete], ..Matcher::default() }, true),
+            (Matcher { ops: vec![Operation::Create], ..Matcher::default() }, false),
+            (Matcher { values: vec![("a".into(), "b".into())], ..Matcher::default() }, false),
+        ] {
+            assert_eq!(takes(matcher.clone(), &record), fits, "{matcher:?}");
+        }
+        assert_eq!(unrouted(&Decoded::Tombstone { key: None }), SkipReason::Tombstone);
+    }
+
+    #[test]
+    fn a_faulty_record_finds_the_route_it_would_have_taken() {
+        let record = Record::sample(Some("1"), Some("{broken"));
+        let first = route(Matcher { topic: Some(TopicPattern::parse("x").unwrap()), ..Matcher::default() });
+        let second = route(Matcher { table: Some("orders".into()), ..Matcher::default() });
+        let third = route(Matcher::default());
+        assert_eq!(select_faulty(&[first.clone(), second, third.clone()], &record, None), Some(1));
+        let salvaged = Decoder::new(DecodeOptions::default()).salvage(&Record::sample(None, Some("{\"a\":1}")));
+        assert_eq!(select_faulty(&[first, third], &record, salvaged.as_ref()), Some(1));
+    }
+}

@@ -3,9 +3,12 @@
 //! Everything here is checked configuration and pure functions; nothing knows where effects go.
 
 pub mod columns;
+mod id_format;
 pub mod identify;
 pub mod matching;
+mod place;
 pub mod policy;
+mod prepare;
 
 use std::fmt;
 use std::sync::Arc;

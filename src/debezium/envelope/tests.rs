@@ -1,0 +1,271 @@
+use super::*;
+use crate::debezium::event::SkipReason;
+use crate::debezium::source::{Position, Snapshot};
+
+fn decode(record: &Record) -> Result<Decoded, Fault> {
+    Decoder::new(DecodeOptions::default()).decode(record)
+}
+
+fn event(record: &Record) -> ChangeEvent {
+    match decode(record) {
+        Ok(Decoded::Event(event)) => *event,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn value(key: Option<&str>, value: &str) -> ChangeEvent {
+    event(&Record::sample(key, Some(value)))
+}
+
+fn shown(row: &Option<Row>) -> Option<String> {
+    row.as_ref().map(render::row_json)
+}
+
+const SOURCE: &str = r#"{"connector":"postgresql","name":"wh1","snapshot":"false","db":"d","schema":"public","table":"paint","txId":9001,"lsn":700100,"ts_ms":5}"#;
+
+#[test]
+fn nulls_of_every_kind_are_tombstones_and_no_bytes_are_a_fault() {
+    let wrapped = r#"{"schema":{"type":"string","optional":true},"payload":null}"#;
+    for bytes in [None, Some("null"), Some(r#"{"schema":null,"payload":null}"#), Some(wrapped)] {
+        let decoded = decode(&Record::sample(Some("{\"id\":12}"), bytes)).unwrap();
+        assert!(matches!(decoded, Decoded::Tombstone { key: Some(_) }), "{bytes:?}");
+    }
+    assert_eq!(decode(&Record::sample(Some("1"), Some(""))).unwrap_err().code, "empty_value");
+}
+
+#[test]
+fn the_wrapper_does_not_change_an_event() {
+    let payload = format!(
+        r#"{{"before":null,"after":{{"id":3,"schema":"blue","payload":"text"}},"source":{SOURCE},"op":"c","ts_ms":1,"transaction":{{"id":"7:8"}}}}"#
+    );
+    let bare = value(Some("{\"id\":3}"), &payload);
+    let schema = r#"{"type":"struct","name":"x.Envelope","fields":[]}"#;
+    let forms = [
+        format!("{{\"schema\":null,\"payload\":{payload}}}"),
+        format!("{{\"payload\":{payload}}}"),
+        format!("{{\"schema\":{schema},\"payload\":{payload}}}"),
+    ];
+    for form in forms {
+        let wrapped = value(Some(r#"{"schema":null,"payload":{"id":3}}"#), &form);
+        assert_eq!(ChangeEvent { typed: bare.typed, ..wrapped }, bare);
+    }
+    let source = bare.source.unwrap();
+    assert_eq!((&*source.name, &*source.table, source.ts_ms), ("wh1", "paint", Some(5)));
+    assert_eq!((source.snapshot, source.transaction.as_deref()), (Snapshot::No, Some("7:8")));
+    assert_eq!(source.position, Position::Wal { lsn: Some(700_100), tx_id: Some(9001) });
+}
+
+#[test]
+fn a_row_with_columns_named_schema_and_payload_stays() {
+    let row = value(None, r#"{"schema":"blue","payload":"text","id":3,"__op":"c"}"#);
+    assert_eq!((row.shape, row.op), (Shape::Flattened, Some(Operation::Create)));
+    assert_eq!(shown(&row.after).unwrap(), r#"{"schema":"blue","payload":"text","id":3}"#);
+}
+
+#[test]
+fn flattened_rows_with_complete_incomplete_and_no_metadata() {
+    let rows = [
+        (r#"{"id":1,"__op":"c","__deleted":"false"}"#, Some(Operation::Create)),
+        (r#"{"id":1,"__op":"d","__deleted":"true"}"#, Some(Operation::Delete)),
+        (r#"{"id":1,"__deleted":true}"#, Some(Operation::Delete)),
+        (r#"{"id":1,"__deleted":"true","__op":"u"}"#, Some(Operation::Delete)),
+        (r#"{"id":1,"__deleted":"false"}"#, Some(Operation::Read)),
+        (r#"{"id":1,"__op":"r","__deleted":"false"}"#, Some(Operation::Read)),
+        (r#"{"id":1,"__table":"t","__source_ts_ms":1,"__lsn":5}"#, Some(Operation::Read)),
+        (r#"{"id":1}"#, None),
+    ];
+    for (text, op) in rows {
+        let event = value(None, text);
+        assert_eq!(event.op, op, "{text}");
+        assert_eq!(event.shape, if op.is_some() { Shape::Flattened } else { Shape::Plain });
+        let (there, empty) =
+            if op == Some(Operation::Delete) { (&event.before, &event.after) } else { (&event.after, &event.before) };
+        assert_eq!((shown(there).as_deref(), shown(empty)), (Some("{\"id\":1}"), None), "{text}");
+    }
+    let by_header = event(&Record::sample(None, Some("{\"id\":5}")).with_header("__op", "d"));
+    assert_eq!((by_header.op, shown(&by_header.before).as_deref()), (Some(Operation::Delete), Some("{\"id\":5}")));
+}
+
+#[test]
+fn flattened_coordinates_come_from_fields_headers_and_context() {
+    let flat = r#"{"id":1,"__op":"u","__table":"orders","__source_file":"b.000001","__source_pos":9,"__source_row":2,"__source_ts_ms":7,"__ts_ms":8}"#;
+    let record = Record::sample(None, Some(flat))
+        .with_header("__debezium.context.connectorName", "mariadb")
+        .with_header("__debezium.context.connectorLogicalName", "m")
+        .with_header("__source_server_id", "3");
+    let source = event(&record).source.unwrap();
+    assert_eq!((&*source.connector, &*source.name, &*source.table, source.ts_ms), ("mariadb", "m", "orders", Some(7)));
+    let position = Position::Binlog { server_id: 3, gtid: None, file: "b.000001".into(), pos: 9, row: 2 };
+    assert_eq!(source.position, position);
+    assert_eq!(value(None, "{\"id\":1,\"__op\":\"c\"}").source, None);
+    let read = event(&Record::sample(None, Some("{\"id\":1,\"__op\":\"r\",\"__lsn\":5}")));
+    assert_eq!(read.source.unwrap().snapshot, Snapshot::Yes);
+}
+
+#[test]
+fn outbox_payloads_are_told_by_their_id_header() {
+    let outbox = event(&Record::sample(Some("\"1\""), Some("{\"orderId\":1}")).with_header("id", "e-1"));
+    assert_eq!(
+        (outbox.shape, outbox.op, shown(&outbox.after).as_deref()),
+        (Shape::Outbox, None, Some("{\"orderId\":1}"))
+    );
+    let envelope = format!("{{\"op\":\"c\",\"after\":{{\"id\":1}},\"source\":{SOURCE}}}");
+    assert_eq!(event(&Record::sample(None, Some(&envelope)).with_header("id", "e-1")).shape, Shape::Envelope);
+    for (text, scalar) in
+        [("12", Value::Int(12)), ("\"0012\"", Value::Text("0012".into())), ("0012", Value::Text("0012".into()))]
+    {
+        assert_eq!(event(&Record::sample(None, Some(text)).with_header("id", "e-1")).scalar, Some(scalar));
+    }
+    for text in ["plain words", "{\"a\":", "0012"] {
+        assert_eq!(decode(&Record::sample(None, Some(text))).unwrap_err().code, "undecodable");
+    }
+}
+
+#[test]
+fn an_undecodable_key_does_not_spoil_a_value() {
+    for (key, read) in [
+        (&b"order-7"[..], Value::Text("order-7".into())),
+        (b"\xff\x00", Value::Bytes([255, 0].into())),
+        (b"7", Value::Int(7)),
+        (b"", Value::Text("".into())),
+    ] {
+        let mut record = Record::sample(None, Some("{\"a\":1}"));
+        record.key = Some(key.to_vec());
+        assert_eq!(event(&record).key, Some(read));
+    }
+}
+
+#[test]
+fn a_wrapped_null_key_is_no_key() {
+    for key in [None, Some("null"), Some(r#"{"schema":null,"payload":null}"#)] {
+        let event = value(key, &format!("{{\"op\":\"c\",\"after\":{{\"n\":1}},\"source\":{SOURCE}}}"));
+        assert_eq!((event.key, event.wire.key), (None, None));
+        assert!(event.wire.row.is_some());
+    }
+}
+
+#[test]
+fn deletes_need_a_key_or_a_before() {
+    let delete = |key: Option<&str>, before: &str| {
+        decode(&Record::sample(
+            key,
+            Some(&format!("{{\"op\":\"d\",\"before\":{before},\"after\":null,\"source\":{SOURCE}}}")),
+        ))
+    };
+    assert_eq!(delete(None, "null").unwrap_err().code, "delete_without_key");
+    assert!(delete(None, "{\"id\":1}").is_ok());
+    let Ok(Decoded::Event(by_key)) = delete(Some("{\"id\":32}"), "null") else { panic!() };
+    assert_eq!(by_key.field("id"), Some(&Value::Int(32)));
+    assert_eq!(by_key.before, None);
+}
+
+#[test]
+fn before_may_be_what_the_origin_happened_to_log() {
+    let schema = r#"{"type":"struct","fields":[{"type":"struct","optional":true,"field":"before","fields":[{"type":"int64","field":"id"},{"type":"string","field":"name"}]},{"type":"struct","optional":true,"field":"after","fields":[{"type":"int64","field":"id"},{"type":"string","field":"name"}]}]}"#;
+    let wrapped = |before: &str, after: &str, op: &str| {
+        format!(
+            r#"{{"schema":{schema},"payload":{{"before":{before},"after":{after},"op":"{op}","source":{SOURCE}}}}}"#
+        )
+    };
+    let delete = value(Some("{\"id\":31}"), &wrapped(r#"{"id":31,"name":null}"#, "null", "d"));
+    assert_eq!(shown(&delete.before).unwrap(), r#"{"id":31,"name":null}"#);
+    let create = Record::sample(Some("{\"id\":3}"), Some(&wrapped("null", r#"{"id":3,"name":null}"#, "c")));
+    let fault = decode(&create).unwrap_err();
+    assert_eq!((fault.code, fault.detail.contains("name")), ("null_in_required", true));
+    let salvaged = Decoder::new(DecodeOptions::default()).salvage(&create).unwrap();
+    assert_eq!(salvaged.field("id"), Some(&Value::Int(3)));
+}
+
+#[test]
+fn states_without_an_after_are_faults() {
+    for op in ["c", "r", "u"] {
+        let text = format!("{{\"op\":\"{op}\",\"before\":null,\"after\":null,\"source\":{SOURCE}}}");
+        assert_eq!(decode(&Record::sample(Some("1"), Some(&text))).unwrap_err().code, "no_after");
+    }
+    let truncate = value(None, &format!("{{\"op\":\"t\",\"before\":null,\"after\":null,\"source\":{SOURCE}}}"));
+    assert_eq!((truncate.op, truncate.row()), (Some(Operation::Truncate), None));
+    let unknown = format!("{{\"op\":\"x\",\"before\":null,\"after\":{{}},\"source\":{SOURCE}}}");
+    assert_eq!(decode(&Record::sample(None, Some(&unknown))).unwrap_err().code, "unknown_operation");
+}
+
+#[test]
+fn halves_of_a_key_change_name_each_other() {
+    let record = |op: &str, header: &str, key: &str| {
+        let rows = if op == "c" { "\"after\":{\"id\":3}" } else { "\"before\":{\"id\":2},\"after\":null" };
+        Record::sample(Some("{\"id\":1}"), Some(&format!("{{\"op\":\"{op}\",{rows},\"source\":{SOURCE}}}")))
+            .with_header(header, key)
+    };
+    let id = |id| Value::Struct([("id".into(), Value::Int(id))].into_iter().collect());
+    let created = event(&record("c", "__debezium.oldkey", "{\"id\":2}"));
+    assert_eq!(created.key_change, Some(KeyChange::CreatedFrom(id(2))));
+    let wrapped = r#"{"schema":{"type":"struct","fields":[{"type":"int64","field":"id"}]},"payload":{"id":3}}"#;
+    let deleted = event(&record("d", "__debezium.newkey", wrapped));
+    assert_eq!(deleted.key_change, Some(KeyChange::MovedTo(id(3))));
+    assert_eq!(event(&record("c", "__debezium.newkey", "{\"id\":2}")).key_change, None);
+}
+
+#[test]
+fn logical_messages_are_prefix_and_bytes() {
+    let text = format!(r#"{{"op":"m","source":{SOURCE},"message":{{"prefix":"audit","content":"aGVsbG8="}}}}"#);
+    let message = value(Some("{\"prefix\":\"audit\"}"), &text);
+    assert_eq!(shown(&message.after).unwrap(), r#"{"prefix":"audit","content":"aGVsbG8="}"#);
+    assert_eq!(message.field("content"), Some(&Value::Bytes((*b"hello").into())));
+}
+
+#[test]
+fn unchanged_toast_is_unavailable_with_and_without_a_schema() {
+    let text = format!(
+        r#"{{"op":"u","before":null,"after":{{"id":77,"manual":"__debezium_unavailable_value","tags":["__debezium_unavailable_value"],"note":"the words __debezium_unavailable_value inside"}},"source":{SOURCE}}}"#
+    );
+    let row = value(Some("{\"id\":77}"), &text).after.unwrap();
+    assert_eq!(render::unavailable(&row).collect::<Vec<_>>(), ["manual", "tags"]);
+    let mut other = Decoder::new(DecodeOptions { placeholder: Some("gone".into()) });
+    let record =
+        Record::sample(None, Some(r#"{"op":"u","after":{"a":"gone","b":"__debezium_unavailable_value"},"source":{}}"#));
+    let Ok(Decoded::Event(event)) = other.decode(&record) else { panic!() };
+    assert_eq!(render::unavailable(event.row().unwrap()).collect::<Vec<_>>(), ["a"]);
+}
+
+#[test]
+fn records_of_debezium_itself_are_skipped() {
+    let mut heartbeat = Record::sample(None, Some("not even json"));
+    heartbeat.position.topic = "__debezium-heartbeat.wh1".into();
+    assert_eq!(decode(&heartbeat), Ok(Decoded::Skip(SkipReason::Heartbeat)));
+    let transaction = r#"{"status":"END","id":"597:700300","ts_ms":2,"event_count":0,"data_collections":[]}"#;
+    assert_eq!(decode(&Record::sample(None, Some(transaction))), Ok(Decoded::Skip(SkipReason::Transaction)));
+}
+
+#[test]
+fn a_tombstone_can_be_a_delete() {
+    let mut decoder = Decoder::new(DecodeOptions::default());
+    let record = Record::sample(Some("{\"id\":12}"), None).with_header("__table", "t").with_header("__lsn", "7");
+    let delete = decoder.tombstone_delete(&record).unwrap();
+    assert_eq!((delete.op, delete.field("id")), (Some(Operation::Delete), Some(&Value::Int(12))));
+    assert_eq!(delete.source.unwrap().position, Position::Wal { lsn: Some(7), tx_id: None });
+    assert_eq!(decoder.tombstone_delete(&Record::sample(None, None)).unwrap_err().code, "delete_without_key");
+}
+
+#[test]
+fn no_bytes_make_it_panic() {
+    let seeds = [
+        format!(
+            r#"{{"schema":{{"type":"struct","fields":[]}},"payload":{{"op":"u","before":null,"after":{{"id":1}},"source":{SOURCE}}}}}"#
+        ),
+        r#"{"op":"m","message":{"prefix":1},"source":{}}"#.to_owned(),
+        r#"{"id":1,"__op":"d","__deleted":"true","__lsn":"x"}"#.to_owned(),
+    ];
+    let mut state = 7u64;
+    for seed in seeds {
+        for _ in 0..3000 {
+            let mut bytes = seed.clone().into_bytes();
+            for _ in 0..3 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let at = (state >> 33) as usize % bytes.len();
+                bytes[at] = b"{}[]\":,0a\\\xffnu-"[(state >> 20) as usize % 14];
+            }
+            let record = Record { key: Some(bytes.clone()), value: Some(bytes), ..Record::sample(None, None) };
+            let _ = decode(&record);
+            let _ = Decoder::new(DecodeOptions::default()).salvage(&record);
+        }
+    }
+}
