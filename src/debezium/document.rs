@@ -26,7 +26,7 @@ pub struct SchemaCache {
 }
 
 /// More tables than this in one lane's topics is unusual; the rest is compiled again when it comes.
-const CACHED_SCHEMAS: usize = 64;
+const CACHED_SCHEMAS: usize = 256;
 
 /// How Connect's `JsonConverter` begins and goes on.
 const SCHEMA_FIRST: &str = "{\"schema\":";
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn the_cache_is_bounded() {
         let mut cache = SchemaCache::default();
-        for i in 0..200 {
+        for i in 0..CACHED_SCHEMAS + 10 {
             read(&format!("{{\"schema\":{},\"payload\":null}}", SCHEMA.replace("id", &format!("f{i}"))), &mut cache);
         }
         assert_eq!(cache.known.len(), CACHED_SCHEMAS);

@@ -122,7 +122,7 @@ impl Decoder {
         };
         let mut event = match value {
             Value::Null => return Ok(Decoded::Tombstone { key }),
-            Value::Struct(row) if shape::is_envelope(&row) => reading.envelope(row)?,
+            Value::Struct(row) if is_change(record, &row) => reading.envelope(row)?,
             Value::Struct(row) if shape::is_unknown_operation(&row) => {
                 return Err(Fault::new("unknown_operation", "the envelope's op is none of r, c, u, d, t, m"));
             }
@@ -227,6 +227,11 @@ fn read_key(key: Option<Document>) -> (Option<Box<str>>, Option<Value>) {
         None => value,
     };
     (Some(wire), Some(typed))
+}
+
+/// An outbox payload of someone's own may have an `op` and an `after`; only Debezium's envelope has a source block.
+fn is_change(record: &Record, row: &Row) -> bool {
+    shape::is_envelope(row) && (matches!(row.get("source"), Some(Value::Struct(_))) || !has_id_header(record))
 }
 
 fn has_id_header(record: &Record) -> bool {

@@ -86,7 +86,9 @@ pub fn to_json(value: &Value) -> serde_json::Value {
         Value::Geometry { wkb, srid } => {
             let mut map = serde_json::Map::new();
             map.insert("wkb".into(), STANDARD.encode(wkb).into());
-            srid.iter().for_each(|srid| drop(map.insert("srid".into(), (*srid).into())));
+            if let Some(srid) = srid {
+                map.insert("srid".into(), (*srid).into());
+            }
             map.into()
         }
         Value::Null

@@ -197,7 +197,7 @@ fn moment(seconds: i64, nanos: u32) -> String {
 
 /// Proleptic Gregorian date from days since 1970-01-01 (Hinnant's `civil_from_days`).
 fn push_date(out: &mut String, days: i64) {
-    let shifted = days + 719_468;
+    let shifted = days.saturating_add(719_468);
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

@@ -111,6 +111,9 @@ fn outbox_payloads_are_told_by_their_id_header() {
     );
     let envelope = format!("{{\"op\":\"c\",\"after\":{{\"id\":1}},\"source\":{SOURCE}}}");
     assert_eq!(event(&Record::sample(None, Some(&envelope)).with_header("id", "e-1")).shape, Shape::Envelope);
+    let likeness = "{\"op\":\"c\",\"after\":{\"id\":1}}";
+    assert_eq!(event(&Record::sample(None, Some(likeness)).with_header("id", "e-1")).shape, Shape::Outbox);
+    assert_eq!(value(None, likeness).shape, Shape::Envelope);
     for (text, scalar) in
         [("12", Value::Int(12)), ("\"0012\"", Value::Text("0012".into())), ("0012", Value::Text("0012".into()))]
     {

@@ -126,7 +126,7 @@ fn extreme_counts_do_not_panic() {
         for unit in [Millis, Micros, Nanos] {
             let _ = (time(count, unit), timestamp(count, unit), duration(count, unit));
         }
-        let _ = date(count.clamp(i64::MIN / 2, i64::MAX / 2));
+        let _ = date(count);
     }
 }
 
