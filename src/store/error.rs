@@ -54,6 +54,25 @@ impl StoreError {
         }
     }
 
+    /// What went wrong, for dead letters and receipts: the server's text without the value that it quotes.
+    pub fn for_people(&self) -> String {
+        let Self::Answer { dialect, code, message, column, .. } = self else { return self.to_string() };
+        let text = match dialect {
+            // `invalid input syntax for type numeric: "abc"`
+            Dialect::Postgres => message.split_once(": \"").map_or(message.as_str(), |(before, _)| before).to_owned(),
+            // `Incorrect decimal value: 'abc' for column ...`
+            Dialect::MySql => match (message.find("value: '"), message.rfind("' for ")) {
+                (Some(from), Some(to)) if from < to => format!("{}value{}", &message[..from], &message[to + 1..]),
+                _ => message.clone(),
+            },
+            Dialect::Sqlite => message.clone(),
+        };
+        match column {
+            Some(column) => format!("{text} (column {column}, code {code})"),
+            None => format!("{text} (code {code})"),
+        }
+    }
+
     pub(super) fn from_sqlx(dialect: Dialect, error: sqlx::Error) -> Self {
         let sqlx::Error::Database(answer) = error else {
             return match error {

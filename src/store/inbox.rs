@@ -73,6 +73,8 @@ pub struct Seen {
     pub topic: String,
     pub partition: i64,
     pub offset: i64,
+    /// Milliseconds since 1970 by the database's clock.
+    pub received_ms: i64,
 }
 
 /// A message's final or intermediate state.
@@ -159,8 +161,14 @@ impl Tx {
         let mut seen = Vec::with_capacity(keys.len());
         for chunk in keys.chunks(dialect.max_binds()) {
             let int = if dialect == Dialect::MySql { "SIGNED" } else { "bigint" };
+            let received = match dialect {
+                Dialect::Postgres => "CAST(EXTRACT(EPOCH FROM received_at) * 1000 AS bigint)",
+                Dialect::MySql => "CAST(UNIX_TIMESTAMP(received_at) * 1000 AS SIGNED)",
+                Dialect::Sqlite => "CAST((julianday(received_at) - 2440587.5) * 86400000 AS INTEGER)",
+            };
             let columns = format!(
-                "inbox_key, message_id, status, digest, attempt_token, topic, CAST(kafka_partition AS {int}), kafka_offset"
+                "inbox_key, message_id, status, digest, attempt_token, topic, CAST(kafka_partition AS {int}), \
+                 kafka_offset, {received}"
             );
             let (sql, binds) = match dialect {
                 Dialect::Postgres => (
@@ -280,6 +288,7 @@ fn seen_row(row: &StoreRow) -> Result<Seen, StoreError> {
         topic: row.text(5)?,
         partition: row.int(6)?,
         offset: row.int(7)?,
+        received_ms: row.int(8)?,
     })
 }
 

@@ -7,6 +7,7 @@
 
 pub mod bind;
 pub mod dead_letters;
+mod describe;
 pub mod dialect;
 pub mod error;
 pub mod inbox;
@@ -28,6 +29,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Executor, MySql, MySqlPool, PgPool, Po
 use tracing::log::LevelFilter;
 
 pub use bind::{Bind, StoreRow};
+pub use describe::Column;
 pub use dialect::Dialect;
 pub use error::{Meaning, StoreError};
 pub use tx::Tx;

@@ -1,0 +1,61 @@
+//! Client settings that safety rests on, and questions to a broker.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rdkafka::client::{Client, DefaultClientContext};
+use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
+use rdkafka::types::RDKafkaType;
+
+/// How to reach the brokers, as librdkafka takes it.
+#[derive(Clone, Debug, Default)]
+pub struct Connection {
+    pub brokers: String,
+    /// Pass-through options, checked by the configuration: none of them is set by this program.
+    pub options: BTreeMap<String, String>,
+}
+
+impl Connection {
+    /// The user's options first, so that what the program sets afterwards cannot be undone by them.
+    pub(super) fn config(&self) -> ClientConfig {
+        let mut config = ClientConfig::new();
+        for (name, value) in &self.options {
+            config.set(name, value);
+        }
+        config.set("bootstrap.servers", &self.brokers);
+        config.set("client.id", "countersign");
+        config.set_log_level(RDKafkaLogLevel::Warning);
+        config
+    }
+}
+
+/// Asks librdkafka whether an option exists and takes this value. Its own answer may quote the value and is left out.
+pub fn check_option(name: &str, value: &str) -> Result<(), String> {
+    let mut config = ClientConfig::new();
+    config.set(name, value);
+    match config.create_native_config() {
+        Ok(_) => Ok(()),
+        Err(rdkafka::error::KafkaError::ClientConfig(code, _, _, _)) => Err(match code {
+            rdkafka::types::RDKafkaConfRes::RD_KAFKA_CONF_UNKNOWN => "librdkafka has no such option".to_owned(),
+            rdkafka::types::RDKafkaConfRes::RD_KAFKA_CONF_INVALID
+            | rdkafka::types::RDKafkaConfRes::RD_KAFKA_CONF_OK => "librdkafka does not take this value".to_owned(),
+        }),
+        Err(_) => Err("librdkafka does not take this value".to_owned()),
+    }
+}
+
+/// A topic as the broker describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicInfo {
+    pub name: String,
+    pub partitions: usize,
+}
+
+/// Asks the brokers for all topics. Blocks for `timeout` at most: not for the async runtime's threads.
+pub fn topics(connection: &Connection, timeout: Duration) -> Result<Vec<TopicInfo>, rdkafka::error::KafkaError> {
+    let config = connection.config();
+    let client = Client::new(&config, config.create_native_config()?, RDKafkaType::RD_KAFKA_PRODUCER, DefaultClientContext)?;
+    let metadata = client.fetch_metadata(None, timeout)?;
+    let topics = metadata.topics().iter();
+    Ok(topics.map(|t| TopicInfo { name: t.name().to_owned(), partitions: t.partitions().len() }).collect())
+}

@@ -1,0 +1,169 @@
+//! The consumer group member. Polling has a thread of its own, so that no slow work costs the membership.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rdkafka::consumer::Consumer as _;
+use rdkafka::error::KafkaError;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tracing::{error, warn};
+
+use super::client::Connection;
+use super::group::{GroupConsumer, GroupContext};
+use super::partition::Assigned;
+
+/// Where a group without offsets begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StartPolicy {
+    #[default]
+    Earliest,
+    Latest,
+    /// The first record at or after this time, in milliseconds since 1970.
+    Timestamp(i64),
+}
+
+#[derive(Clone, Debug)]
+pub struct ConsumerOptions {
+    pub connection: Connection,
+    pub group: String,
+    /// Names, and regular expressions that begin with `^`.
+    pub topics: Vec<String>,
+    pub start: StartPolicy,
+    pub session_timeout: Duration,
+    pub heartbeat_interval: Duration,
+    pub max_poll_interval: Duration,
+    /// Bytes and records that may wait in memory for one partition. Fetching goes on until one of them is reached.
+    pub partition_bytes: usize,
+    pub partition_records: usize,
+    /// How long a revoke waits for the lanes at most.
+    pub drain: Duration,
+}
+
+/// A running member of the group.
+pub struct Consumer {
+    context: Arc<GroupConsumer>,
+    stop: CancellationToken,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// How the group stands, for readiness.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupState {
+    pub lanes: usize,
+    pub trouble: Option<String>,
+}
+
+const POLL: Duration = Duration::from_millis(50);
+
+impl Consumer {
+    /// Joins the group. Assigned partitions come through the channel.
+    pub fn start(options: &ConsumerOptions) -> Result<(Self, mpsc::UnboundedReceiver<Assigned>), KafkaError> {
+        let mut config = options.connection.config();
+        let millis = |duration: Duration| duration.as_millis().to_string();
+        config
+            .set("group.id", &options.group)
+            .set("enable.auto.commit", "false")
+            .set("enable.auto.offset.store", "false")
+            // Only reached if a log loses its start while it is read; the lane then names what is gone.
+            .set("auto.offset.reset", "earliest")
+            .set("isolation.level", "read_committed")
+            .set("partition.assignment.strategy", "cooperative-sticky")
+            .set("enable.partition.eof", "true")
+            .set("statistics.interval.ms", "1000")
+            .set("session.timeout.ms", millis(options.session_timeout))
+            .set("heartbeat.interval.ms", millis(options.heartbeat_interval))
+            .set("max.poll.interval.ms", millis(options.max_poll_interval))
+            .set("queued.max.messages.kbytes", (options.partition_bytes / 1024).max(64).to_string())
+            .set("queued.min.messages", options.partition_records.max(1).to_string());
+        if !options.connection.options.contains_key("topic.metadata.refresh.interval.ms") {
+            // New partitions and topics of a pattern are seen after this.
+            config.set("topic.metadata.refresh.interval.ms", "30000");
+        }
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let stop = CancellationToken::new();
+        let context = GroupContext {
+            consumer: OnceLock::new(),
+            lanes: Mutex::new(HashMap::new()),
+            assigned: sender,
+            start: options.start,
+            drain: options.drain,
+            trouble: Mutex::new(None),
+            stopping: stop.clone(),
+        };
+        let consumer: Arc<GroupConsumer> = Arc::new(config.create_with_context(context)?);
+        let _ = consumer.context().consumer.set(Arc::downgrade(&consumer));
+        let topics: Vec<&str> = options.topics.iter().map(String::as_str).collect();
+        consumer.subscribe(&topics)?;
+        let polled = Arc::clone(&consumer);
+        let stopping = stop.clone();
+        let drain = options.drain;
+        let thread = std::thread::Builder::new()
+            .name("kafka-poll".to_owned())
+            .spawn(move || poll(&polled, &stopping, drain))
+            .map_err(|_| KafkaError::Canceled)?;
+        Ok((Self { context: consumer, stop, thread: Some(thread) }, receiver))
+    }
+
+    pub fn state(&self) -> GroupState {
+        let context = self.context.context();
+        let trouble = context.trouble.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        GroupState { lanes: context.lock().len(), trouble }
+    }
+
+    /// Ends all lanes within the drain time, commits their offsets and leaves the group.
+    pub async fn stop(mut self) {
+        self.stop.cancel();
+        if let Some(thread) = self.thread.take() {
+            let joined = tokio::task::spawn_blocking(move || thread.join()).await;
+            if !matches!(joined, Ok(Ok(()))) {
+                error!("the polling thread ended badly");
+            }
+        }
+        // Closing waits for the broker, and may be the last reference: not on a thread of the runtime.
+        let _ = tokio::task::spawn_blocking(move || drop(self)).await;
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+fn poll(consumer: &Arc<GroupConsumer>, stopping: &CancellationToken, drain: Duration) {
+    let context = Arc::clone(consumer.context());
+    while !stopping.is_cancelled() {
+        match consumer.poll(POLL) {
+            None => {}
+            Some(Ok(message)) => {
+                // Every queue was split before its assignment, so that none can come here. If one does, its offset is
+                // not past what its lane commits, and it is fetched again after the next assignment.
+                use rdkafka::Message as _;
+                warn!(topic = message.topic(), partition = message.partition(), "a record came outside its lane");
+            }
+            Some(Err(error)) => trouble(&context, &error),
+        }
+        context.commit_new(consumer);
+    }
+    context.end_lanes(consumer, None, false);
+    consumer.unsubscribe();
+    // Serves the revoke that unsubscribing causes, so that the group hears that we leave.
+    let until = Instant::now() + drain.min(Duration::from_secs(2));
+    while Instant::now() < until && consumer.assignment().is_ok_and(|list| list.count() > 0) {
+        let _ = consumer.poll(POLL);
+    }
+}
+
+fn trouble(context: &GroupContext, error: &KafkaError) {
+    match error {
+        KafkaError::PartitionEOF(_) => {}
+        KafkaError::MessageConsumption(_) => warn!(%error, "consumer"),
+        other => {
+            error!(error = %other, "consumer");
+            context.set_trouble(Some(other.to_string()));
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Kafka: the consumer group, one reader a partition, and the producer of receipts.
+//!
+//! This folder knows records and offsets; it knows nothing of what is done with them.
+
+pub mod client;
+pub mod consumer;
+mod group;
+pub mod partition;
+pub mod producer;
+
+pub use consumer::{Consumer, ConsumerOptions, StartPolicy};
+pub use partition::{Assigned, PartitionReader};
+pub use producer::{KafkaPublisher, Publisher};

@@ -1,0 +1,402 @@
+//! One transaction over a slice of a lane's records. The straight line: fence, record, judge, apply, settle, advance,
+//! commit.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use rand::Rng as _;
+
+use super::Shared;
+use super::batch::{Entry, Faulty, Item};
+use super::judge::{Judgement, judge};
+use super::settle::{OPERATOR, Settled, settle};
+use crate::decision::{Outcome, ParkWindow, RecordOutcome, Refusal, RefusalKind};
+use crate::effect::Delivery;
+use crate::gate::Mark;
+use crate::store::inbox::{BatchHead, NewRow, Status};
+use crate::store::lanes::{LaneAdvance, LaneKey, LaneRow};
+use crate::store::{Meaning, StoreError, Tx};
+
+/// The lane in whose name a transaction runs.
+#[derive(Clone, Debug)]
+pub struct Lane {
+    pub key: LaneKey,
+    pub epoch: i64,
+    pub owner: String,
+    pub generation: i64,
+}
+
+/// Whether each message can be undone by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Plain,
+    /// Postgres keeps 64 subtransactions of a session in its fast path: not more than that.
+    Savepoints,
+}
+
+/// Messages in one transaction with savepoints.
+pub const MAX_SAVEPOINTS: usize = 60;
+const SAVEPOINT: &str = "countersign_message";
+
+/// What to run.
+pub struct Attempt<'a> {
+    pub shared: &'a Shared,
+    pub lane: &'a Lane,
+    pub items: &'a [Item],
+    /// The lane's next offset if this slice is committed.
+    pub next_offset: i64,
+    pub mode: Mode,
+    /// Confirmed marks of the gate, by inbox key.
+    pub marks: &'a HashMap<Vec<u8>, Mark>,
+}
+
+/// How it went, if nothing failed.
+pub enum Attempted {
+    Committed(Committed),
+    /// A message must be undone by itself.
+    NeedsSavepoints,
+    /// The systemic pause begins within the slice: run only this many of it.
+    CutAt(usize),
+    Fenced,
+    Paused(String),
+    /// An operator wants everything below this offset parked.
+    Skip { to: i64 },
+}
+
+pub struct Committed {
+    /// One a record, in order.
+    pub outcomes: Vec<Recorded>,
+    pub marks: Vec<Mark>,
+    pub store_epoch: String,
+    /// Milliseconds since 1970 by the database's clock, for distances.
+    pub now: String,
+    pub receipts: usize,
+    pub paused: Option<String>,
+}
+
+/// The outcome of a record, and what the metrics say of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    pub outcome: RecordOutcome,
+    pub reason: Option<String>,
+    pub first_seen_ms: Option<i64>,
+    pub incomparable: bool,
+}
+
+/// An attempt that failed; everything is undone.
+pub struct Failure {
+    /// The record that caused it, where that is known.
+    pub at: Option<usize>,
+    pub error: StoreError,
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self { at: None, error }
+    }
+}
+
+enum Applied {
+    Outcomes(HashMap<usize, Outcome>),
+    NeedsSavepoints,
+}
+
+impl Attempt<'_> {
+    pub async fn run(&self) -> Result<Attempted, Failure> {
+        let began = Instant::now();
+        let mut tx = self.shared.store.begin().await?;
+        let Some(row) = tx.fence(&self.lane.key).await?.filter(|row| self.owns(row)) else {
+            tx.rollback().await;
+            return Ok(Attempted::Fenced);
+        };
+        if let Some(stop) = self.stop(&row) {
+            tx.rollback().await;
+            return Ok(stop);
+        }
+        let token = rand::rng().random::<i64>();
+        let head = BatchHead {
+            pipeline: &self.shared.pipeline,
+            topic: &self.lane.key.topic,
+            partition: self.lane.key.partition,
+            token,
+            now: &row.now,
+        };
+        let marks = self.valid_marks(&row);
+        let seen = self.record(&mut tx, &head, &marks).await?;
+        let judgements = judge(self.items, &self.shared.inbox, &marks, seen, token)?;
+        let outcomes = match self.apply(&mut tx, &judgements).await? {
+            Applied::Outcomes(outcomes) => outcomes,
+            Applied::NeedsSavepoints => {
+                tx.rollback().await;
+                return Ok(Attempted::NeedsSavepoints);
+            }
+        };
+        let settled = settle(self, &mut tx, &row, &judgements, &outcomes).await?;
+        let mut window = ParkWindow::from_stored(row.records_seen, &row.recent_parks);
+        let paused = match self.pause(&mut window, &settled) {
+            Some((at, _)) if at + 1 < self.items.len() => {
+                tx.rollback().await;
+                return Ok(Attempted::CutAt(at + 1));
+            }
+            other => other.map(|(_, reason)| reason),
+        };
+        let (records_seen, recent_parks) = window.stored();
+        let advance = LaneAdvance { next_offset: self.next_offset, records_seen, recent_parks, paused: paused.clone() };
+        tx.advance_lane(&self.lane.key, &advance).await?;
+        match tx.commit().await {
+            Ok(()) => {}
+            Err(error @ StoreError::CommitUnknown(_)) => {
+                if !self.look_up(records_seen, error).await? {
+                    return Err(StoreError::Unexpected("a cut commit did not take effect".to_owned()).into());
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let pipeline = &[&*self.shared.pipeline];
+        self.shared.metrics.transaction_seconds.with_label_values(pipeline).observe(began.elapsed().as_secs_f64());
+        self.shared.metrics.transaction_messages.with_label_values(pipeline).observe(self.items.len() as f64);
+        let Settled { recorded, marks, receipts } = settled;
+        Ok(Attempted::Committed(Committed {
+            outcomes: recorded,
+            marks,
+            store_epoch: row.store_epoch,
+            now: row.now,
+            receipts,
+            paused,
+        }))
+    }
+
+    fn owns(&self, row: &LaneRow) -> bool {
+        row.epoch == self.lane.epoch && row.owner == self.lane.owner
+    }
+
+    fn stop(&self, row: &LaneRow) -> Option<Attempted> {
+        if let Some(reason) = &row.paused {
+            return Some(Attempted::Paused(reason.clone()));
+        }
+        let to = row.skip_to?;
+        let operator = |item: &Item| matches!(&item.entry, Entry::Faulty(faulty) if faulty.class == OPERATOR);
+        let skips = |item: &Item| item.record.position.offset < to && !operator(item) && !matches!(item.entry, Entry::Skip(_));
+        self.items.iter().any(skips).then_some(Attempted::Skip { to })
+    }
+
+    /// The marks that count: written by this lane, in this life of the store and the topic, for the same content, at
+    /// an offset that the lane row is past. A mark of a lost future thus counts for nothing.
+    fn valid_marks(&self, row: &LaneRow) -> HashMap<&[u8], &Mark> {
+        let mut valid = HashMap::new();
+        for item in self.items {
+            let Entry::Message { key, message } = &item.entry else { continue };
+            let Some(mark) = self.marks.get(key) else { continue };
+            let same = mark.store_epoch == row.store_epoch
+                && mark.topic == *self.lane.key.topic
+                && mark.partition == self.lane.key.partition
+                && mark.generation == row.generation
+                && mark.offset < row.next_offset
+                && (message.derived_id || mark.digest == message.digest.as_str());
+            // One key with a second content in the same batch asks the inbox for both.
+            let agree = |other: &Item| match &other.entry {
+                Entry::Message { key: k, message: m } => k != key || m.derived_id || m.digest == message.digest,
+                Entry::Faulty(faulty) => faulty.key != *key,
+                Entry::Skip(_) => true,
+            };
+            if same && self.items.iter().all(agree) {
+                valid.insert(key.as_slice(), mark);
+            }
+        }
+        valid
+    }
+
+    /// Inserts the batch's rows if absent and reads them back.
+    async fn record(
+        &self,
+        tx: &mut Tx,
+        head: &BatchHead<'_>,
+        marks: &HashMap<&[u8], &Mark>,
+    ) -> Result<Vec<crate::store::inbox::Seen>, StoreError> {
+        let mut rows: Vec<NewRow<'_>> = Vec::with_capacity(self.items.len());
+        for item in self.items {
+            if let Some(row) = self.new_row(item).filter(|row| !marks.contains_key(row.key)) {
+                rows.push(row);
+            }
+        }
+        // Stable: of several records with one key the first stays.
+        rows.sort_by(|a, b| a.key.cmp(b.key));
+        rows.dedup_by(|later, first| later.key == first.key);
+        tx.insert_inbox(head, &rows).await?;
+        let keys: Vec<&[u8]> = rows.iter().map(|row| row.key).collect();
+        tx.read_inbox(&keys).await
+    }
+
+    /// Inserted in its final state: what turns out otherwise is updated before the commit.
+    fn new_row<'i>(&'i self, item: &'i Item) -> Option<NewRow<'i>> {
+        let routes = &self.shared.reader.routes;
+        let position = &item.record.position;
+        Some(match &item.entry {
+            Entry::Skip(_) => return None,
+            Entry::Message { message, .. } if !self.shared.inbox[message.route] => return None,
+            Entry::Message { key, message } => NewRow {
+                key,
+                scope: &routes[message.route].scope,
+                route: &routes[message.route].name,
+                message_id: Some(message.id.as_str()),
+                status: Status::Success,
+                code: None,
+                reason: None,
+                digest: Some(message.digest.as_str()),
+                correlation_id: message.correlation_id.as_deref(),
+                source_app: message.source_app.as_deref(),
+                receipt_key: message.correlation_id.as_deref().unwrap_or(message.id.as_str()),
+                offset: position.offset,
+                source_instance: message.event.source.as_ref().map(|source| &*source.name),
+            },
+            Entry::Faulty(faulty) => NewRow {
+                key: &faulty.key,
+                scope: faulty.route.map_or("", |index| &routes[index].scope),
+                route: self.shared.route_name(faulty.route),
+                message_id: faulty.id.as_ref().map(|id| id.as_str()),
+                status: Status::Failed,
+                code: Some(faulty.fault.code),
+                reason: Some(&faulty.fault.detail),
+                digest: None,
+                correlation_id: faulty.correlation_id.as_deref(),
+                source_app: faulty.source_app.as_deref(),
+                receipt_key: receipt_key(faulty),
+                offset: position.offset,
+                source_instance: None,
+            },
+        })
+    }
+
+    async fn apply(&self, tx: &mut Tx, judgements: &[Judgement<'_>]) -> Result<Applied, Failure> {
+        let mut outcomes = HashMap::with_capacity(judgements.len());
+        let mut due = judgements.iter().enumerate().filter_map(|(index, judgement)| match judgement {
+            Judgement::First { message, .. } | Judgement::Unrecorded { message } => {
+                Some((index, Delivery { message, record: &self.items[index].record }))
+            }
+            Judgement::Skip(_) | Judgement::Park(_) | Judgement::Duplicate { .. } | Judgement::Conflict(_) => None,
+        });
+        let mut next = due.next();
+        while let Some((first, delivery)) = next.take() {
+            let route = delivery.message.route;
+            let (mut indices, mut run) = (vec![first], vec![delivery]);
+            for (index, delivery) in due.by_ref() {
+                if delivery.message.route != route {
+                    next = Some((index, delivery));
+                    break;
+                }
+                indices.push(index);
+                run.push(delivery);
+            }
+            match self.apply_run(tx, route, &indices, &run).await? {
+                Some(done) => outcomes.extend(indices.into_iter().zip(done)),
+                None => return Ok(Applied::NeedsSavepoints),
+            }
+        }
+        Ok(Applied::Outcomes(outcomes))
+    }
+
+    /// None if a message must be undone by itself.
+    async fn apply_run(
+        &self,
+        tx: &mut Tx,
+        route: usize,
+        indices: &[usize],
+        run: &[Delivery<'_>],
+    ) -> Result<Option<Vec<Outcome>>, Failure> {
+        let effect = &self.shared.effects[route];
+        if self.mode == Mode::Plain
+            && let Some(done) = effect.apply_all(tx, run).await
+        {
+            let outcomes = done?;
+            return Ok((!outcomes.iter().any(needs_undo)).then_some(outcomes));
+        }
+        let mut outcomes = Vec::with_capacity(run.len());
+        for (index, delivery) in indices.iter().zip(run) {
+            let at = |error| Failure { at: Some(*index), error };
+            if self.mode == Mode::Plain {
+                let outcome = effect.apply(tx, delivery).await.map_err(at)?;
+                if needs_undo(&outcome) {
+                    return Ok(None);
+                }
+                outcomes.push(outcome);
+                continue;
+            }
+            tx.savepoint(SAVEPOINT).await?;
+            let outcome = match effect.apply(tx, delivery).await {
+                Ok(outcome) => outcome,
+                Err(error) => match refusal(&error) {
+                    Some(refusal) => Outcome::Refused(refusal),
+                    None => return Err(at(error)),
+                },
+            };
+            if needs_undo(&outcome) {
+                tx.rollback_to(SAVEPOINT).await?;
+            } else {
+                tx.release_savepoint(SAVEPOINT).await?;
+            }
+            outcomes.push(outcome);
+        }
+        Ok(Some(outcomes))
+    }
+
+    /// The record at which the systemic pause begins, and why.
+    fn pause(&self, window: &mut ParkWindow, settled: &Settled) -> Option<(usize, String)> {
+        let policy = &self.shared.options.pause;
+        for (index, recorded) in settled.recorded.iter().enumerate() {
+            let parked = matches!(recorded.outcome, RecordOutcome::Parked | RecordOutcome::Conflict)
+                && recorded.reason.as_deref() != Some(OPERATOR);
+            if window.record(parked, policy) {
+                let reason = recorded.reason.as_deref().unwrap_or("parked");
+                let text = format!(
+                    "too many parked records among the last {}, the last one with reason {reason}: see `dead-letters list`, \
+                     then `lanes resume`",
+                    policy.window
+                );
+                return Some((index, text));
+            }
+        }
+        None
+    }
+
+    /// A commit without an answer: the lane row tells. Reading it under the fence waits for the end of the
+    /// transaction in doubt, if the server is still at it.
+    async fn look_up(&self, records_seen: i64, error: StoreError) -> Result<bool, StoreError> {
+        tracing::warn!(%error, topic = %self.lane.key.topic, partition = self.lane.key.partition, "looking the outcome up");
+        let mut wait = std::time::Duration::from_millis(50);
+        loop {
+            let looked = async {
+                let mut tx = self.shared.store.begin().await?;
+                let row = tx.fence(&self.lane.key).await?;
+                tx.rollback().await;
+                Ok::<_, StoreError>(row)
+            };
+            match looked.await {
+                Ok(row) => return Ok(row.is_some_and(|row| self.owns(&row) && row.records_seen == records_seen)),
+                Err(error) if error.meaning() == Meaning::Fatal => return Err(error),
+                Err(_) => tokio::time::sleep(wait).await,
+            }
+            wait = (wait * 2).min(std::time::Duration::from_secs(2));
+        }
+    }
+}
+
+fn needs_undo(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Refused(refusal) if !refusal.clean)
+}
+
+/// A definite answer of the database about this message alone.
+fn refusal(error: &StoreError) -> Option<Refusal> {
+    let code = match error.meaning() {
+        Meaning::Poison => "data_refused",
+        Meaning::Unique => "unique_violation",
+        Meaning::ForeignKey => "foreign_key_violation",
+        Meaning::Check => "check_violation",
+        Meaning::Transient | Meaning::Fatal => return None,
+    };
+    Some(Refusal { kind: RefusalKind::Park, code: code.to_owned(), reason: error.for_people(), clean: false })
+}
+
+/// The Kafka key of a parked record's receipts.
+fn receipt_key(faulty: &Faulty) -> &str {
+    faulty.correlation_id.as_deref().or(faulty.id.as_ref().map(|id| id.as_str())).unwrap_or("")
+}

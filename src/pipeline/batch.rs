@@ -1,0 +1,165 @@
+//! A batch: the records of a lane, each with what could be made of it, before any I/O.
+
+use std::sync::Arc;
+
+use crate::debezium::envelope::{DecodeOptions, Decoder};
+use crate::debezium::event::{Decoded, Fault, SkipReason};
+use crate::message::{Message, MessageId, inbox_key, synthetic_key};
+use crate::record::Record;
+use crate::route::identify::{Unusable, examine, examine_faulty};
+use crate::route::matching::{select, select_faulty, unrouted};
+use crate::route::policy::{Admission, admit};
+use crate::route::{Route, TombstonePolicy};
+
+/// A record and what it is.
+#[derive(Debug)]
+pub struct Item {
+    pub record: Record,
+    pub entry: Entry,
+}
+
+#[derive(Debug)]
+pub enum Entry {
+    Skip(SkipReason),
+    Message { key: Vec<u8>, message: Box<Message> },
+    Faulty(Box<Faulty>),
+}
+
+/// A record to park, with what is known of it.
+#[derive(Clone, Debug)]
+pub struct Faulty {
+    /// The inbox key: the message's, or a synthetic one of the record's place.
+    pub key: Vec<u8>,
+    pub class: &'static str,
+    pub fault: Fault,
+    pub id: Option<MessageId>,
+    pub correlation_id: Option<Arc<str>>,
+    pub source_app: Option<Arc<str>>,
+    pub route: Option<usize>,
+}
+
+/// Everything that makes messages of records. Pure but for the cache of schemas that it keeps.
+pub struct Reader {
+    decoder: Decoder,
+    settings: Arc<ReaderSettings>,
+}
+
+#[derive(Debug)]
+pub struct ReaderSettings {
+    pub pipeline: Arc<str>,
+    pub routes: Vec<Route>,
+    /// Per route: its effect is a `table`.
+    pub table_effects: Vec<bool>,
+    pub park_unrouted: bool,
+    pub placeholder: Option<String>,
+}
+
+impl Reader {
+    pub fn new(settings: Arc<ReaderSettings>) -> Self {
+        Self { decoder: Decoder::new(DecodeOptions { placeholder: settings.placeholder.clone() }), settings }
+    }
+
+    /// `generation` tells records of a topic that was made anew from those of its former life.
+    pub fn read(&mut self, record: Record, generation: i64) -> Item {
+        let entry = self.entry(&record, generation);
+        Item { record, entry }
+    }
+
+    fn entry(&mut self, record: &Record, generation: i64) -> Entry {
+        let settings = Arc::clone(&self.settings);
+        let routes = &settings.routes;
+        let decoded = match self.decoder.decode(record) {
+            Ok(decoded) => decoded,
+            Err(fault) => {
+                let salvaged = self.decoder.salvage(record);
+                let route = select_faulty(routes, record, salvaged.as_ref());
+                let unusable = match route {
+                    Some(index) => examine_faulty(&routes[index], record, salvaged.as_ref(), fault),
+                    None if settings.park_unrouted => unknown(fault),
+                    None => return Entry::Skip(SkipReason::NoRoute),
+                };
+                return self.faulty(record, generation, route, unusable);
+            }
+        };
+        let Some(index) = select(routes, record, &decoded) else {
+            let reason = unrouted(&decoded);
+            if reason == SkipReason::NoRoute && settings.park_unrouted {
+                let fault = Fault::new("no_route", "no route takes this record");
+                return self.faulty(record, generation, None, unknown(fault));
+            }
+            return Entry::Skip(reason);
+        };
+        let route = &routes[index];
+        let event = match decoded {
+            Decoded::Event(event) => *event,
+            Decoded::Tombstone { .. } => match route.tombstone {
+                TombstonePolicy::Skip => return Entry::Skip(SkipReason::Tombstone),
+                TombstonePolicy::Delete => match self.decoder.tombstone_delete(record) {
+                    Ok(event) => event,
+                    Err(fault) => return self.faulty(record, generation, Some(index), unknown(fault)),
+                },
+            },
+            Decoded::Skip(reason) => return Entry::Skip(reason),
+        };
+        match examine(route, index, record, event) {
+            Ok(message) => match admit(route, &message.event, message.derived_id, settings.table_effects[index]) {
+                Admission::Apply => {
+                    let key = inbox_key(&settings.pipeline, &route.scope, &message.id);
+                    Entry::Message { key, message: Box::new(message) }
+                }
+                Admission::Skip(reason) => Entry::Skip(reason),
+                Admission::Park(code) => {
+                    let unusable = Unusable {
+                        fault: Fault::new(code, "the route parks these changes"),
+                        id: Some(message.id),
+                        correlation_id: message.correlation_id,
+                        source_app: message.source_app,
+                    };
+                    self.faulty(record, generation, Some(index), unusable)
+                }
+            },
+            Err(unusable) => self.faulty(record, generation, Some(index), *unusable),
+        }
+    }
+
+    fn faulty(&self, record: &Record, generation: i64, route: Option<usize>, unusable: Unusable) -> Entry {
+        let Unusable { fault, id, correlation_id, source_app } = unusable;
+        let key = self.park_key(record, generation, route, id.as_ref());
+        let class = "poison";
+        Entry::Faulty(Box::new(Faulty { key, class, fault, id, correlation_id, source_app, route }))
+    }
+
+    fn park_key(&self, record: &Record, generation: i64, route: Option<usize>, id: Option<&MessageId>) -> Vec<u8> {
+        let scope = route.map_or("", |index| &self.settings.routes[index].scope);
+        let position = &record.position;
+        match id {
+            Some(id) => inbox_key(&self.settings.pipeline, scope, id),
+            None => {
+                let topic_id = format!("{}#{generation}", position.topic);
+                synthetic_key(&self.settings.pipeline, scope, &topic_id, position.partition, position.offset)
+            }
+        }
+    }
+
+    /// The same record as one to park, for a reason that was found later or by an operator.
+    pub fn to_park(&self, item: &Item, generation: i64, class: &'static str, fault: Fault) -> Faulty {
+        let (id, correlation_id, source_app, route) = match &item.entry {
+            Entry::Message { message, .. } => (
+                Some(message.id.clone()),
+                message.correlation_id.clone(),
+                message.source_app.clone(),
+                Some(message.route),
+            ),
+            Entry::Faulty(faulty) => {
+                (faulty.id.clone(), faulty.correlation_id.clone(), faulty.source_app.clone(), faulty.route)
+            }
+            Entry::Skip(_) => (None, None, None, None),
+        };
+        let key = self.park_key(&item.record, generation, route, id.as_ref());
+        Faulty { key, class, fault, id, correlation_id, source_app, route }
+    }
+}
+
+fn unknown(fault: Fault) -> Unusable {
+    Unusable { fault, id: None, correlation_id: None, source_app: None }
+}

@@ -1,0 +1,239 @@
+//! One lane: takes a partition over, reads it in batches, and ends with its assignment.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::Rng as _;
+use tracing::{error, info, warn};
+
+use super::Shared;
+use super::attempt::Lane;
+use super::batch::{Item, Reader};
+use super::processor::{Halt, Processor};
+use super::status::{LaneState, Lanes};
+use crate::kafka::{Assigned, PartitionReader};
+use crate::offsets::{LostOffsets, Start, StartFacts, decide_start};
+use crate::store::lanes::LaneKey;
+use crate::store::meta::{FORMER_EPOCHS, STORE_EPOCH};
+use crate::store::{Meaning, StoreError};
+
+/// How a lane treats offsets that are gone.
+#[derive(Clone, Copy, Debug)]
+pub struct LaneOptions {
+    pub lost: LostOffsets,
+}
+
+const RETRY: Duration = Duration::from_millis(500);
+const REFUSED_LOOK: Duration = Duration::from_secs(5);
+
+/// A lane that is ours and ready.
+struct Ready {
+    lane: Lane,
+    next: i64,
+    store_epoch: String,
+}
+
+/// Runs until the assignment ends. A fence that fails while the partition is still assigned is bumped again: the epoch
+/// tells owners apart, the consumer tells who the owner is.
+pub async fn run(shared: Arc<Shared>, lanes: Lanes, assigned: Assigned, options: LaneOptions) {
+    let Assigned { topic, partition, from, committed, reader, stop, end } = assigned;
+    let name = (Arc::clone(&topic), partition);
+    lanes.set(&name, LaneState::Starting);
+    let key = LaneKey { pipeline: Arc::clone(&shared.pipeline), topic, partition };
+    let work = Work { shared, lanes: lanes.clone(), name: name.clone(), key, reader: &reader, options };
+    let mut start = Some((from, committed));
+    while !stop.is_cancelled() {
+        let ready = tokio::select! {
+            () = stop.cancelled() => break,
+            ready = work.take_over(start.take()) => ready,
+        };
+        let Some(ready) = ready else { continue };
+        match work.follow(ready, &stop).await {
+            Halt::Stopped => break,
+            Halt::Fenced => warn!(topic = %name.0, partition, "fenced off: taking the lane over again if it is still ours"),
+        }
+    }
+    lanes.remove(&name);
+    drop(reader);
+    // Last: the polling thread takes it as the end of the lane.
+    drop(end);
+}
+
+struct Work<'a> {
+    shared: Arc<Shared>,
+    lanes: Lanes,
+    name: (Arc<str>, i32),
+    key: LaneKey,
+    reader: &'a PartitionReader,
+    options: LaneOptions,
+}
+
+impl Work<'_> {
+    /// Finds out where to start and makes the lane ours. None after a wait, to be called again.
+    async fn take_over(&self, first: Option<(i64, Option<(i64, String)>)>) -> Option<Ready> {
+        match self.try_take_over(first).await {
+            Ok(Ok(ready)) => Some(ready),
+            Ok(Err(reason)) => {
+                error!(topic = %self.key.topic, partition = self.key.partition, "the lane does not start: {reason}");
+                self.lanes.set(&self.name, LaneState::Stopped(reason));
+                tokio::time::sleep(REFUSED_LOOK).await;
+                None
+            }
+            Err(error) => {
+                let advice = error.advice().map_or_else(String::new, |advice| format!(": {advice}"));
+                warn!(%error, topic = %self.key.topic, partition = self.key.partition, "the lane cannot start yet{advice}");
+                let text = format!("{error}{advice}");
+                self.lanes.set(&self.name, match error.meaning() {
+                    Meaning::Fatal => LaneState::Stopped(text),
+                    Meaning::Transient | Meaning::Unique | Meaning::ForeignKey | Meaning::Check | Meaning::Poison => {
+                        LaneState::Retrying(text)
+                    }
+                });
+                tokio::time::sleep(RETRY).await;
+                None
+            }
+        }
+    }
+
+    async fn try_take_over(
+        &self,
+        first: Option<(i64, Option<(i64, String)>)>,
+    ) -> Result<Result<Ready, String>, StoreError> {
+        let kafka = |error: rdkafka::error::KafkaError| StoreError::Unexpected(format!("kafka: {error}"));
+        let (low, high) = self.reader.watermarks().await.map_err(kafka)?;
+        let store = &self.shared.store;
+        let row = store.lane(&self.key).await?;
+        let epoch = store.meta(STORE_EPOCH).await?.ok_or_else(no_epoch)?;
+        let former = store.meta(FORMER_EPOCHS).await?.unwrap_or_default();
+        let former: Vec<String> = former.split(',').filter(|e| !e.is_empty()).map(str::to_owned).collect();
+        // Later rounds ask the group again: the answer of the assignment is old by then.
+        let (fetching_from, committed) = match first {
+            Some((from, committed)) => (Some(from), committed),
+            None => (None, self.reader.committed().await.map_err(kafka)?),
+        };
+        let lane_next = row.as_ref().map(|row| row.next_offset);
+        let facts = StartFacts {
+            committed: committed.as_ref().map(|(offset, metadata)| (*offset, metadata.as_str())),
+            low,
+            high,
+            lane_next,
+            store_epoch: &epoch,
+            former_epochs: &former,
+            policy_offset: fetching_from.or(lane_next).unwrap_or(low),
+            lost: self.options.lost,
+        };
+        let start = decide_start(&facts);
+        let from = match &start {
+            Start::At(from) | Start::ResetForward(from) => *from,
+            Start::StoreWentBack { from, .. } | Start::TopicRecreated { from, .. } | Start::Lost { from, .. } => *from,
+            Start::Refused(reason) => return Ok(Err(reason.clone())),
+        };
+        self.announce(&start);
+        let owner = format!("{:016x}", rand::rng().random::<u64>());
+        let mut tx = store.begin().await?;
+        let mut row = tx.acquire_lane(&self.key, &owner, from).await?;
+        match start {
+            Start::TopicRecreated { from, .. } => {
+                tx.regenerate_lane(&self.key, from).await?;
+                row.generation += 1;
+            }
+            Start::StoreWentBack { .. } | Start::ResetForward(_) => {
+                // Another lane of this process may have renewed it a moment ago: once is enough.
+                if row.store_epoch == epoch {
+                    row.store_epoch = new_epoch();
+                    tx.renew_store_epoch(&row.store_epoch).await?;
+                }
+            }
+            Start::At(_) | Start::Lost { .. } | Start::Refused(_) => {}
+        }
+        tx.commit().await?;
+        if fetching_from != Some(from) {
+            self.reader.seek(from).await.map_err(kafka)?;
+        }
+        info!(topic = %self.key.topic, partition = self.key.partition, from, epoch = row.epoch, "lane taken over");
+        self.lanes.update(&self.name, |report| {
+            report.state = LaneState::Running;
+            report.next = from;
+        });
+        let lane = Lane { key: self.key.clone(), epoch: row.epoch, owner, generation: row.generation };
+        Ok(Ok(Ready { lane, next: from, store_epoch: row.store_epoch }))
+    }
+
+    fn announce(&self, start: &Start) {
+        let (topic, partition) = (&*self.key.topic, self.key.partition);
+        let kind = match start {
+            Start::At(_) | Start::Refused(_) => return,
+            Start::ResetForward(to) => {
+                warn!(topic, partition, to, "an operator moved the group forward: the records in between are not applied");
+                "reset_forward"
+            }
+            Start::StoreWentBack { from, committed } => {
+                error!(topic, partition, from, committed, "the database went back in time: reading again from its last state");
+                "store_went_back"
+            }
+            Start::TopicRecreated { from, committed } => {
+                warn!(topic, partition, from, committed, "topic recreated: reading from its start");
+                "topic_recreated"
+            }
+            Start::Lost { from, lost_from } => {
+                error!(topic, partition, from = lost_from, to = from - 1, "data lost: these offsets are gone from the broker");
+                "data_lost"
+            }
+        };
+        self.shared.metrics.offset_events.with_label_values(&[&*self.shared.pipeline, kind]).inc();
+    }
+
+    /// Reads batch after batch until the lane is lost or asked to end.
+    async fn follow(&self, ready: Ready, stop: &tokio_util::sync::CancellationToken) -> Halt {
+        let Ready { lane, mut next, mut store_epoch } = ready;
+        let generation = lane.generation;
+        let processor =
+            Processor { shared: Arc::clone(&self.shared), lane, lanes: self.lanes.clone(), stop: stop.clone() };
+        let mut reader = Reader::new(Arc::clone(&self.shared.reader));
+        let options = &self.shared.options;
+        let progress = Arc::clone(self.reader.progress());
+        loop {
+            let fetched = tokio::select! {
+                () = stop.cancelled() => return Halt::Stopped,
+                fetched = self.reader.fetch(next, options.batch, options.batch_bytes) => fetched,
+            };
+            let Some(batch_next) = fetched.records.last().map(|record| record.position.offset + 1).or(fetched.end) else {
+                continue;
+            };
+            if let Some(first) = fetched.records.first() {
+                self.watch_for_loss(next, first.position.offset, progress.low());
+            }
+            let mut items: Vec<Item> =
+                fetched.records.into_iter().map(|record| reader.read(record, generation)).collect();
+            self.lanes.update(&self.name, |report| report.in_flight = items.len());
+            let processed = processor.process(&reader, &mut items, batch_next, |done, committed| {
+                next = done;
+                store_epoch.clone_from(&committed.store_epoch);
+                progress.complete(done, &store_epoch);
+                self.lanes.update(&self.name, |report| {
+                    report.next = done;
+                    report.in_flight = report.in_flight.saturating_sub(committed.outcomes.len());
+                });
+            });
+            if let Err(halt) = processed.await {
+                return halt;
+            }
+        }
+    }
+
+    /// A jump from below the log's start is no gap of a compaction: records are gone that nobody here has seen.
+    fn watch_for_loss(&self, expected: i64, first: i64, low: i64) {
+        if first > expected && low > expected {
+            self.announce(&Start::Lost { from: low.min(first), lost_from: expected });
+        }
+    }
+}
+
+fn no_epoch() -> StoreError {
+    StoreError::Setup("the store has no epoch: run `countersign migrate`".to_owned())
+}
+
+/// A name that no other store has.
+pub fn new_epoch() -> String {
+    format!("{:032x}", rand::rng().random::<u128>())
+}

@@ -1,0 +1,73 @@
+//! From records to committed outcomes: the only place that sees Kafka, the gate and the store together.
+
+pub mod attempt;
+pub mod batch;
+mod judge;
+pub mod lane;
+pub mod processor;
+mod settle;
+pub mod status;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::decision::PausePolicy;
+use crate::effect::Effect;
+use crate::gate::Gate;
+use crate::metrics::Metrics;
+use crate::store::Store;
+
+use batch::ReaderSettings;
+
+/// What all lanes of one pipeline share.
+pub struct Shared {
+    pub pipeline: Arc<str>,
+    pub store: Store,
+    pub gate: Arc<dyn Gate>,
+    pub reader: Arc<ReaderSettings>,
+    /// By route.
+    pub effects: Vec<Arc<dyn Effect>>,
+    /// By route: false gives up the dedup row and the receipts.
+    pub inbox: Vec<bool>,
+    pub options: PipelineOptions,
+    pub metrics: Metrics,
+    /// Wakes the relay after a commit that left receipts.
+    pub receipts: Arc<Notify>,
+}
+
+#[derive(Clone, Debug)]
+pub struct PipelineOptions {
+    /// Messages and bytes in one transaction at most.
+    pub batch: usize,
+    pub batch_bytes: usize,
+    pub pause: PausePolicy,
+    pub retry: RetryPolicy,
+    /// Receipts are pushed to a topic: without one none is put into the outbox.
+    pub push_receipts: bool,
+}
+
+/// How messages that were set aside are tried again.
+#[derive(Clone, Copy, Debug)]
+pub struct RetryPolicy {
+    /// Tries in all, then the message is parked.
+    pub attempts: i64,
+    /// Before the second try; doubled each time.
+    pub delay: Duration,
+    pub max_delay: Duration,
+}
+
+impl RetryPolicy {
+    /// The wait after this many tries.
+    pub fn delay_after(&self, attempts: i64) -> Duration {
+        let doubled = self.delay.saturating_mul(1 << attempts.saturating_sub(1).clamp(0, 20));
+        doubled.min(self.max_delay)
+    }
+}
+
+impl Shared {
+    pub fn route_name(&self, route: Option<usize>) -> &str {
+        route.map_or("", |index| &self.reader.routes[index].name)
+    }
+}

@@ -1,0 +1,343 @@
+//! Takes a batch to its committed outcomes: tries again what is transient, takes apart what is not.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::Rng as _;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, warn};
+
+use super::Shared;
+use super::attempt::{Attempt, Attempted, Committed, Failure, Lane, MAX_SAVEPOINTS, Mode};
+use super::batch::{Entry, Item, Reader};
+use super::settle::OPERATOR;
+use super::status::{LaneState, Lanes};
+use crate::debezium::event::Fault;
+use crate::decision::RecordOutcome;
+use crate::gate::{GateAnswer, GateKey, Mark};
+use crate::receipt::code;
+use crate::store::{Meaning, StoreError};
+
+/// Why a lane does not go on with a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Halt {
+    /// Another owner has the lane.
+    Fenced,
+    /// The lane is asked to end; what is not committed comes again.
+    Stopped,
+}
+
+/// One lane's processor.
+pub struct Processor {
+    pub shared: Arc<Shared>,
+    pub lane: Lane,
+    pub lanes: Lanes,
+    pub stop: CancellationToken,
+}
+
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// A paused lane looks this often whether it may go on.
+const PAUSED_LOOK: Duration = Duration::from_millis(500);
+/// So does one that was stopped by something fatal.
+const STOPPED_LOOK: Duration = Duration::from_secs(15);
+/// Failures at one place, with a database that answers, after which the batch is taken apart.
+const STUBBORN: u32 = 3;
+
+/// A part of the batch that is to be run.
+struct Piece {
+    range: Range<usize>,
+    mode: Mode,
+    failures: u32,
+}
+
+impl Processor {
+    /// Takes all items to their outcomes, in order. `done` is told after each commit: the next offset and what the
+    /// records became.
+    pub async fn process(
+        &self,
+        reader: &Reader,
+        items: &mut [Item],
+        next_offset: i64,
+        mut done: impl FnMut(i64, &Committed),
+    ) -> Result<(), Halt> {
+        let token = rand::rng().random::<u64>();
+        let keys = claimable(items);
+        let marks = self.claim(&keys, token).await;
+        let answer = self.pieces(reader, items, next_offset, &marks, &mut done).await;
+        if answer.is_err() {
+            // What was confirmed is no claim any more; what was not is free for the next owner.
+            let keys: Vec<GateKey> = keys.iter().map(|key| GateKey::new(key)).collect();
+            self.shared.gate.release(&keys, token).await;
+        }
+        answer
+    }
+
+    async fn claim(&self, keys: &[Vec<u8>], token: u64) -> HashMap<Vec<u8>, Mark> {
+        let gate_keys: Vec<GateKey> = keys.iter().map(|key| GateKey::new(key)).collect();
+        let answers = self.shared.gate.claim(&gate_keys, token).await;
+        let mut marks = HashMap::new();
+        for (key, answer) in keys.iter().zip(answers) {
+            self.shared.metrics.gate.with_label_values(&[&*self.shared.pipeline, answer.label()]).inc();
+            if let GateAnswer::Confirmed(mark) = answer {
+                marks.insert(key.clone(), mark);
+            }
+        }
+        marks
+    }
+
+    async fn pieces(
+        &self,
+        reader: &Reader,
+        items: &mut [Item],
+        next_offset: i64,
+        marks: &HashMap<Vec<u8>, Mark>,
+        done: &mut impl FnMut(i64, &Committed),
+    ) -> Result<(), Halt> {
+        let mut todo = vec![Piece { range: 0..items.len(), mode: Mode::Plain, failures: 0 }];
+        while let Some(piece) = todo.pop() {
+            if self.stop.is_cancelled() {
+                return Err(Halt::Stopped);
+            }
+            let Range { start, end } = piece.range.clone();
+            let next = items.get(end).map_or(next_offset, |item| item.record.position.offset);
+            let attempt = Attempt {
+                shared: &self.shared,
+                lane: &self.lane,
+                items: &items[start..end],
+                next_offset: next,
+                mode: piece.mode,
+                marks,
+            };
+            match attempt.run().await {
+                Ok(Attempted::Committed(committed)) => {
+                    self.lanes.set(&self.lane_name(), LaneState::Running);
+                    self.shared.gate.confirm(&committed.marks).await;
+                    self.count(&items[start..end], &committed);
+                    if committed.receipts > 0 {
+                        self.shared.receipts.notify_one();
+                    }
+                    done(next, &committed);
+                }
+                Ok(Attempted::NeedsSavepoints) => push_chunks(&mut todo, start..end),
+                Ok(Attempted::CutAt(at)) => {
+                    todo.push(Piece { range: start + at..end, mode: piece.mode, failures: 0 });
+                    todo.push(Piece { range: start..start + at, mode: piece.mode, failures: 0 });
+                }
+                Ok(Attempted::Fenced) => return Err(Halt::Fenced),
+                Ok(Attempted::Paused(reason)) => {
+                    self.stand(LaneState::Paused(reason), PAUSED_LOOK).await?;
+                    todo.push(piece);
+                }
+                Ok(Attempted::Skip { to }) => {
+                    self.skip(reader, &mut items[start..end], to);
+                    todo.push(piece);
+                }
+                Err(failure) => self.failed(reader, items, piece, failure, &mut todo).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Marks everything below `to` as skipped by an operator.
+    fn skip(&self, reader: &Reader, items: &mut [Item], to: i64) {
+        for item in items.iter_mut().filter(|item| item.record.position.offset < to) {
+            if !matches!(item.entry, Entry::Skip(_)) {
+                let fault = Fault::new(code::SKIPPED_BY_OPERATOR, "skipped by an operator");
+                item.entry = Entry::Faulty(Box::new(reader.to_park(item, self.lane.generation, OPERATOR, fault)));
+            }
+        }
+    }
+
+    async fn failed(
+        &self,
+        reader: &Reader,
+        items: &mut [Item],
+        mut piece: Piece,
+        failure: Failure,
+        todo: &mut Vec<Piece>,
+    ) -> Result<(), Halt> {
+        for effect in &self.shared.effects {
+            effect.forget();
+        }
+        let Failure { at, error } = failure;
+        let length = piece.range.len();
+        match error.meaning() {
+            Meaning::Transient => {
+                piece.failures += 1;
+                self.retry(&error, "transient");
+                let stubborn = piece.failures >= STUBBORN && matches!(error, StoreError::Answer { .. });
+                if stubborn && length > 1 && self.shared.store.ping().await.is_ok() {
+                    push_halves(todo, &piece);
+                    return Ok(());
+                }
+                let what = match (length, stubborn) {
+                    (1, true) => format!("record {}: {error}", items[piece.range.start].record.position),
+                    _ => error.to_string(),
+                };
+                self.stand(LaneState::Retrying(what), backoff(piece.failures)).await?;
+                todo.push(piece);
+            }
+            Meaning::Unique | Meaning::ForeignKey | Meaning::Check | Meaning::Poison => {
+                debug!(%error, length, "taking the batch apart");
+                if piece.mode == Mode::Plain && length > MAX_SAVEPOINTS && at.is_none() {
+                    push_halves(todo, &piece);
+                } else if piece.mode == Mode::Plain {
+                    push_chunks(todo, piece.range);
+                } else if length > 1 {
+                    push_halves(todo, &piece);
+                } else {
+                    // Not the effect, which has its savepoint: the record's own bookkeeping cannot be stored.
+                    let item = &mut items[piece.range.start];
+                    warn!(position = %item.record.position, %error, "parked without its id");
+                    let fault = Fault::new("data_refused", error.for_people());
+                    let bare = Item { record: item.record.clone(), entry: Entry::Skip(crate::debezium::event::SkipReason::NoRoute) };
+                    item.entry = Entry::Faulty(Box::new(reader.to_park(&bare, self.lane.generation, "poison", fault)));
+                    piece.failures += 1;
+                    if piece.failures > 1 {
+                        self.stand(LaneState::Retrying(error.to_string()), backoff(piece.failures)).await?;
+                    }
+                    todo.push(piece);
+                }
+            }
+            Meaning::Fatal => {
+                self.retry(&error, "fatal");
+                let text = match error.advice() {
+                    Some(advice) => format!("{error}: {advice}"),
+                    None => error.to_string(),
+                };
+                error!(topic = %self.lane.key.topic, partition = self.lane.key.partition, "the lane stops: {text}");
+                self.stand(LaneState::Stopped(text), STOPPED_LOOK).await?;
+                todo.push(piece);
+            }
+        }
+        Ok(())
+    }
+
+    fn retry(&self, error: &StoreError, class: &str) {
+        self.shared.metrics.retries.with_label_values(&[&*self.shared.pipeline, class]).inc();
+        warn!(%error, class, topic = %self.lane.key.topic, partition = self.lane.key.partition, "trying again");
+    }
+
+    fn lane_name(&self) -> (Arc<str>, i32) {
+        (Arc::clone(&self.lane.key.topic), self.lane.key.partition)
+    }
+
+    /// Stands still for a while, unless the lane is asked to end. The group membership is kept by the polling thread.
+    async fn stand(&self, state: LaneState, wait: Duration) -> Result<(), Halt> {
+        self.lanes.set(&self.lane_name(), state);
+        tokio::select! {
+            () = self.stop.cancelled() => Err(Halt::Stopped),
+            () = tokio::time::sleep(wait) => Ok(()),
+        }
+    }
+
+    fn count(&self, items: &[Item], committed: &Committed) {
+        let metrics = &self.shared.metrics;
+        let pipeline = &*self.shared.pipeline;
+        let now: Option<jiff::Timestamp> = committed.now.parse().ok();
+        let now_ms = now.map(|now| now.as_millisecond());
+        for (item, recorded) in items.iter().zip(&committed.outcomes) {
+            let topic = &*item.record.position.topic;
+            metrics.records.with_label_values(&[pipeline, topic, recorded.outcome.as_str()]).inc();
+            let reason = recorded.reason.as_deref().unwrap_or("");
+            match recorded.outcome {
+                RecordOutcome::Skipped => metrics.skipped.with_label_values(&[pipeline, topic, reason]).inc(),
+                RecordOutcome::Parked => metrics.parked.with_label_values(&[pipeline, reason]).inc(),
+                RecordOutcome::Conflict => {
+                    let route = route_of(&item.entry).map_or("", |index| self.shared.route_name(Some(index)));
+                    metrics.conflicts.with_label_values(&[pipeline, route]).inc();
+                    warn!(position = %item.record.position, "conflict: an id was used again with other content");
+                }
+                RecordOutcome::Duplicate => {
+                    if let (Some(now), Some(first)) = (now_ms, recorded.first_seen_ms) {
+                        let distance = (now - first).max(0) as f64 / 1000.0;
+                        metrics.redelivery_distance.with_label_values(&[pipeline]).observe(distance);
+                    }
+                    if recorded.incomparable {
+                        metrics.incomparable.with_label_values(&[pipeline]).inc();
+                    }
+                }
+                RecordOutcome::Applied => {
+                    let source = match &item.entry {
+                        Entry::Message { message, .. } => message.event.source.as_ref().and_then(|s| s.ts_ms),
+                        Entry::Skip(_) | Entry::Faulty(_) => None,
+                    };
+                    if let (Some(now), Some(source)) = (now_ms, source.or(item.record.timestamp_ms)) {
+                        let seconds = (now - source).max(0) as f64 / 1000.0;
+                        metrics.end_to_end.with_label_values(&[pipeline]).observe(seconds);
+                    }
+                }
+                RecordOutcome::Rejected => {}
+            }
+        }
+    }
+}
+
+fn route_of(entry: &Entry) -> Option<usize> {
+    match entry {
+        Entry::Message { message, .. } => Some(message.route),
+        Entry::Faulty(faulty) => faulty.route,
+        Entry::Skip(_) => None,
+    }
+}
+
+/// The keys of messages, each once.
+fn claimable(items: &[Item]) -> Vec<Vec<u8>> {
+    let mut seen = HashSet::new();
+    let keys = items.iter().filter_map(|item| match &item.entry {
+        Entry::Message { key, .. } => Some(key),
+        Entry::Skip(_) | Entry::Faulty(_) => None,
+    });
+    keys.filter(|key| seen.insert(*key)).cloned().collect()
+}
+
+/// Pieces small enough for savepoints, the first one on top.
+fn push_chunks(todo: &mut Vec<Piece>, range: Range<usize>) {
+    let starts: Vec<usize> = range.clone().step_by(MAX_SAVEPOINTS).collect();
+    for start in starts.into_iter().rev() {
+        let end = (start + MAX_SAVEPOINTS).min(range.end);
+        todo.push(Piece { range: start..end, mode: Mode::Savepoints, failures: 0 });
+    }
+}
+
+fn push_halves(todo: &mut Vec<Piece>, piece: &Piece) {
+    let Range { start, end } = piece.range;
+    let middle = start + piece.range.len() / 2;
+    todo.push(Piece { range: middle..end, mode: piece.mode, failures: 0 });
+    todo.push(Piece { range: start..middle, mode: piece.mode, failures: 0 });
+}
+
+/// Exponential with full jitter, so that lanes do not come back all at once.
+fn backoff(failures: u32) -> Duration {
+    let most = FIRST_WAIT.saturating_mul(1 << failures.min(10)).min(LONGEST_WAIT);
+    rand::rng().random_range(FIRST_WAIT..=most.max(FIRST_WAIT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_keep_the_order_of_the_records() {
+        let mut todo = Vec::new();
+        push_chunks(&mut todo, 0..130);
+        let halves = todo.pop().unwrap();
+        push_halves(&mut todo, &halves);
+        let mut order = Vec::new();
+        while let Some(piece) = todo.pop() {
+            assert!(piece.range.len() <= MAX_SAVEPOINTS);
+            order.extend(piece.range);
+        }
+        assert_eq!(order, (0..130).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn waiting_grows_to_a_bound() {
+        for failures in 0..40 {
+            assert!(backoff(failures) <= LONGEST_WAIT);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What each lane is doing, for readiness, metrics and people.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+
+/// Why a lane works or stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", content = "reason", rename_all = "lowercase")]
+pub enum LaneState {
+    Starting,
+    Running,
+    /// Something does not answer; it is tried again without limit.
+    Retrying(String),
+    /// Paused by the systemic pause or by an operator.
+    Paused(String),
+    /// Nothing helps but a change from outside; it is looked at again now and then.
+    Stopped(String),
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct LaneReport {
+    #[serde(flatten)]
+    pub state: LaneState,
+    /// The lane's next offset.
+    pub next: i64,
+    pub lag: Option<i64>,
+    /// Records taken and not committed.
+    pub in_flight: usize,
+}
+
+/// The lanes of one pipeline.
+#[derive(Clone, Default)]
+pub struct Lanes(Arc<Mutex<BTreeMap<(Arc<str>, i32), LaneReport>>>);
+
+impl Lanes {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(Arc<str>, i32), LaneReport>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn update(&self, lane: &(Arc<str>, i32), change: impl FnOnce(&mut LaneReport)) {
+        let mut lanes = self.lock();
+        let report = lanes.entry(lane.clone()).or_insert_with(|| LaneReport {
+            state: LaneState::Starting,
+            next: 0,
+            lag: None,
+            in_flight: 0,
+        });
+        change(report);
+    }
+
+    pub fn set(&self, lane: &(Arc<str>, i32), state: LaneState) {
+        self.update(lane, |report| report.state = state);
+    }
+
+    pub fn remove(&self, lane: &(Arc<str>, i32)) {
+        self.lock().remove(lane);
+    }
+
+    pub fn reports(&self) -> Vec<((Arc<str>, i32), LaneReport)> {
+        self.lock().iter().map(|(lane, report)| (lane.clone(), report.clone())).collect()
+    }
+
+    /// The assigned lanes, for the relay.
+    pub fn assigned(&self) -> Vec<(Arc<str>, i32)> {
+        self.lock().keys().cloned().collect()
+    }
+}
