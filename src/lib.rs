@@ -17,3 +17,5 @@ pub mod record;
 pub mod record_line;
 pub mod route;
 pub mod store;
+pub mod relay;
+pub mod sweeper;

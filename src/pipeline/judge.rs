@@ -77,13 +77,15 @@ pub(super) fn judge<'a>(
             });
             continue;
         }
-        judgements.push(repeated(item, row));
+        judgements.push(repeated(item, row, row.token == own));
     }
     Ok(judgements)
 }
 
-fn repeated<'a>(item: &'a Item, row: &Seen) -> Judgement<'a> {
-    let duplicate = |incomparable| Judgement::Duplicate { seen: Some(row.clone()), incomparable };
+/// `in_batch`: the first one stands in this very batch, so its final state is not known yet.
+fn repeated<'a>(item: &'a Item, row: &Seen, in_batch: bool) -> Judgement<'a> {
+    let duplicate =
+        |incomparable| Judgement::Duplicate { seen: (!in_batch).then(|| row.clone()), incomparable };
     let stored = row.digest.as_deref().map(Digest::from_stored);
     match &item.entry {
         // Coordinates say that it is the same change; the same row reads differently with and without a schema.

@@ -5,7 +5,7 @@ pub mod batch;
 mod judge;
 pub mod lane;
 pub mod processor;
-mod settle;
+pub(crate) mod settle;
 pub mod status;
 
 use std::sync::Arc;

@@ -6,6 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::attempt::{Attempt, Recorded};
 use super::batch::{Entry, Faulty, Item};
+use super::Shared;
 use super::judge::{Conflict, Judgement};
 use crate::debezium::event::SkipReason;
 use crate::decision::{Outcome, RecordOutcome, RefusalKind};
@@ -14,8 +15,8 @@ use crate::message::{Message, MessageId};
 use crate::receipt::{Receipt, ReceiptKind, ReceiptPosition, ReceiptStatus, code, receipt_id};
 use crate::record_line;
 use crate::store::dead_letters::NewDeadLetter;
-use crate::store::inbox::{Status, Verdict};
-use crate::store::lanes::LaneRow;
+use crate::store::inbox::{Seen, Status, Verdict};
+use crate::store::lanes::{LaneKey, LaneRow};
 use crate::store::outbox::NewReceipt;
 use crate::store::{StoreError, Tx};
 
@@ -33,23 +34,24 @@ pub(super) async fn settle(
     judgements: &[Judgement<'_>],
     outcomes: &HashMap<usize, Outcome>,
 ) -> Result<Settled, StoreError> {
-    let mut desk = Desk { attempt, tx, row, recorded: Vec::with_capacity(judgements.len()), marks: Vec::new(), receipts: Vec::new() };
+    let lane = &attempt.lane.key;
+    let mut desk = Desk::new(attempt.shared, tx, &row.now, 1);
+    desk.marking = Some(Marking { lane, store_epoch: &row.store_epoch, generation: row.generation });
+    let outcome_of = |index: &usize| {
+        outcomes.get(index).ok_or_else(|| StoreError::Unexpected("an effect without an outcome".to_owned()))
+    };
     for (index, judgement) in judgements.iter().enumerate() {
         let item = &attempt.items[index];
         match judgement {
             Judgement::Skip(reason) => desk.count(RecordOutcome::Skipped, Some(reason.as_str())),
             Judgement::First { key, message } => {
-                let outcome = outcomes.get(&index).ok_or_else(|| StoreError::Unexpected("no outcome".to_owned()))?;
-                desk.first(&Subject::of_message(item, key, message), outcome).await?;
+                desk.first(&Subject::of_message(item, key, message), outcome_of(&index)?).await?;
             }
-            Judgement::Unrecorded { .. } => {
-                let outcome = outcomes.get(&index).ok_or_else(|| StoreError::Unexpected("no outcome".to_owned()))?;
-                desk.unrecorded(item, outcome).await?;
-            }
+            Judgement::Unrecorded { .. } => desk.unrecorded(item, outcome_of(&index)?).await?,
             Judgement::Park(faulty) => desk.park(item, faulty).await?,
             Judgement::Duplicate { seen, incomparable } => {
-                if let Some(seen) = seen.as_ref().filter(|seen| *seen.topic == *attempt.lane.key.topic) {
-                    desk.mark(&seen.key, seen.digest.as_deref(), seen.partition, seen.offset);
+                if let Some(seen) = seen {
+                    desk.mark_seen(seen);
                 }
                 desk.recorded.push(Recorded {
                     outcome: RecordOutcome::Duplicate,
@@ -63,9 +65,26 @@ pub(super) async fn settle(
     }
     let Desk { recorded, marks, receipts, .. } = desk;
     let count = receipts.len();
-    let lane = &attempt.lane.key;
     tx.enqueue_receipts(&attempt.shared.pipeline, Some((&lane.topic, lane.partition)), &row.now, receipts).await?;
     Ok(Settled { recorded, marks, receipts: count })
+}
+
+/// Settles one message outside its lane, after this many tries. Its receipt goes the way of its lane's.
+pub(crate) async fn settle_alone(
+    shared: &Shared,
+    tx: &mut Tx,
+    item: &Item,
+    outcome: &Outcome,
+    (attempts, received_at): (i64, &str),
+) -> Result<(), StoreError> {
+    let Entry::Message { key, message } = &item.entry else { return Ok(()) };
+    let now = tx.now().await?;
+    let mut desk = Desk::new(shared, tx, &now, attempts);
+    let subject = Subject { received_at: Some(received_at), ..Subject::of_message(item, key, message) };
+    desk.first(&subject, outcome).await?;
+    let receipts = desk.receipts;
+    let position = &item.record.position;
+    tx.enqueue_receipts(&shared.pipeline, Some((&position.topic, position.partition)), &now, receipts).await
 }
 
 /// Whom receipts and dead letters speak of.
@@ -77,6 +96,8 @@ struct Subject<'a> {
     source_app: Option<&'a str>,
     route: Option<usize>,
     digest: Option<&'a str>,
+    /// When the message was first seen, if that was before this transaction.
+    received_at: Option<&'a str>,
 }
 
 impl<'a> Subject<'a> {
@@ -89,6 +110,7 @@ impl<'a> Subject<'a> {
             source_app: message.source_app.as_deref(),
             route: Some(message.route),
             digest: Some(message.digest.as_str()),
+            received_at: None,
         }
     }
 
@@ -101,6 +123,7 @@ impl<'a> Subject<'a> {
             source_app: faulty.source_app.as_deref(),
             route: faulty.route,
             digest,
+            received_at: None,
         }
     }
 
@@ -116,16 +139,31 @@ struct Why<'a> {
     reason: &'a str,
 }
 
+/// What a mark of the gate says besides the message.
+struct Marking<'a> {
+    lane: &'a LaneKey,
+    store_epoch: &'a str,
+    generation: i64,
+}
+
 struct Desk<'a, 't> {
-    attempt: &'a Attempt<'a>,
+    shared: &'a Shared,
     tx: &'t mut Tx,
-    row: &'a LaneRow,
+    now: &'a str,
+    attempts: i64,
+    /// None where nothing is marked: a mark counts in its own lane alone.
+    marking: Option<Marking<'a>>,
     recorded: Vec<Recorded>,
     marks: Vec<Mark>,
     receipts: Vec<NewReceipt>,
 }
 
-impl Desk<'_, '_> {
+impl<'a, 't> Desk<'a, 't> {
+    fn new(shared: &'a Shared, tx: &'t mut Tx, now: &'a str, attempts: i64) -> Self {
+        let (recorded, marks, receipts) = (Vec::new(), Vec::new(), Vec::new());
+        Self { shared, tx, now, attempts, marking: None, recorded, marks, receipts }
+    }
+
     fn count(&mut self, outcome: RecordOutcome, reason: Option<&str>) {
         self.recorded.push(Recorded {
             outcome,
@@ -165,7 +203,8 @@ impl Desk<'_, '_> {
                     }
                     RefusalKind::Park => {
                         self.finish(subject, Status::Failed, why).await?;
-                        self.dead_letter(subject, "poison", why).await?;
+                        let class = if self.attempts == 1 { "poison" } else { "retries" };
+                        self.dead_letter(subject, class, why).await?;
                         self.tell(subject, ReceiptStatus::Failed, Some(why), terminal);
                         self.count(RecordOutcome::Parked, Some(why.code));
                     }
@@ -176,18 +215,19 @@ impl Desk<'_, '_> {
                 }
             }
         }
-        let position = &subject.item.record.position;
-        self.mark(subject.key, subject.digest, i64::from(position.partition), position.offset);
+        self.mark(subject.key, subject.digest, subject.item.record.position.offset);
         Ok(())
     }
 
     /// The message waits with all that is needed to finish it, and the lane goes on.
     async fn set_aside(&mut self, subject: &Subject<'_>, why: Why<'_>) -> Result<(), StoreError> {
         let record = record_line::write(&subject.item.record).into_bytes();
-        let delay = self.attempt.shared.options.retry.delay_after(1).as_millis() as i64;
-        self.tx.set_aside(subject.key, (why.code, why.reason), record, 1, (&self.row.now, delay)).await?;
-        let waiting = Why { code: code::WAITING, reason: why.reason };
-        self.tell(subject, ReceiptStatus::Processing, Some(waiting), ReceiptKind::Processing { version: 1 });
+        let delay = self.shared.options.retry.delay_after(self.attempts).as_millis() as i64;
+        self.tx.set_aside(subject.key, (why.code, why.reason), record, self.attempts, (self.now, delay)).await?;
+        if self.attempts == 1 {
+            let waiting = Why { code: code::WAITING, reason: why.reason };
+            self.tell(subject, ReceiptStatus::Processing, Some(waiting), ReceiptKind::Processing { version: 1 });
+        }
         self.count(RecordOutcome::Parked, Some("waiting"));
         Ok(())
     }
@@ -232,15 +272,15 @@ impl Desk<'_, '_> {
 
     async fn finish(&mut self, subject: &Subject<'_>, status: Status, why: Why<'_>) -> Result<(), StoreError> {
         let verdict = Verdict { status, code: Some(why.code), reason: Some(why.reason) };
-        self.tx.finish_inbox(subject.key, &verdict, &self.row.now).await
+        self.tx.finish_inbox(subject.key, &verdict, self.now).await
     }
 
     async fn dead_letter(&mut self, subject: &Subject<'_>, class: &str, why: Why<'_>) -> Result<bool, StoreError> {
         let record = &subject.item.record;
         let letter = NewDeadLetter {
             dead_letter_key: dead_letter_key(subject, class),
-            pipeline: &self.attempt.shared.pipeline,
-            route: subject.route.map(|index| &*self.attempt.shared.reader.routes[index].name),
+            pipeline: &self.shared.pipeline,
+            route: subject.route.map(|index| &*self.shared.reader.routes[index].name),
             inbox_key: subject.key,
             message_id: subject.id.map(MessageId::as_str),
             topic: &record.position.topic,
@@ -254,41 +294,49 @@ impl Desk<'_, '_> {
             key: record.key.as_deref(),
             value: record.value.as_deref(),
             headers: record_line::write_headers(&record.headers),
-            attempts: 1,
+            attempts: self.attempts,
         };
-        self.tx.park(&letter, &self.row.now).await
+        self.tx.park(&letter, self.now).await
     }
 
-    /// Notes that the gate may know of a committed row. Only rows of this lane: a mark of another one counts nowhere.
-    fn mark(&mut self, key: &[u8], digest: Option<&str>, partition: i64, offset: i64) {
-        let lane = &self.attempt.lane.key;
-        if partition != i64::from(lane.partition) {
-            return;
+    /// The row of a duplicate, if this lane committed it and it is finished.
+    fn mark_seen(&mut self, seen: &Seen) {
+        let terminal = matches!(seen.status, Status::Success | Status::Failed);
+        let ours = self.marking.as_ref().is_some_and(|marking| {
+            *seen.topic == *marking.lane.topic && seen.partition == i64::from(marking.lane.partition)
+        });
+        if terminal && ours {
+            self.mark(&seen.key, seen.digest.as_deref(), seen.offset);
         }
+    }
+
+    /// Notes that the gate may know of a row that this lane committed at this offset.
+    fn mark(&mut self, key: &[u8], digest: Option<&str>, offset: i64) {
+        let Some(marking) = &self.marking else { return };
         self.marks.push(Mark {
-            store_epoch: self.row.store_epoch.clone(),
+            store_epoch: marking.store_epoch.to_owned(),
             key_hash: GateKey::new(key).hash,
             digest: digest.unwrap_or("-").to_owned(),
-            topic: lane.topic.to_string(),
-            generation: self.row.generation,
-            partition: lane.partition,
+            topic: marking.lane.topic.to_string(),
+            generation: marking.generation,
+            partition: marking.lane.partition,
             offset,
         });
     }
 
     fn tell(&mut self, subject: &Subject<'_>, status: ReceiptStatus, why: Option<Why<'_>>, kind: ReceiptKind<'_>) {
-        if !self.attempt.shared.options.push_receipts {
+        if !self.shared.options.push_receipts {
             return;
         }
         let position = &subject.item.record.position;
         let finished = match status {
-            ReceiptStatus::Success | ReceiptStatus::Failed => Some(self.row.now.clone()),
+            ReceiptStatus::Success | ReceiptStatus::Failed => Some(self.now.to_owned()),
             ReceiptStatus::Processing => None,
         };
         let receipt = Receipt {
             receipt_id: receipt_id(subject.key, kind),
             message_id: subject.id.map(|id| id.as_str().to_owned()),
-            pipeline: self.attempt.shared.pipeline.to_string(),
+            pipeline: self.shared.pipeline.to_string(),
             status,
             code: why.map(|why| why.code.to_owned()),
             reason: why.map(|why| why.reason.to_owned()),
@@ -297,7 +345,7 @@ impl Desk<'_, '_> {
             source_app: subject.source_app.map(str::to_owned),
             digest: subject.digest.map(str::to_owned),
             result: None,
-            received_at: self.row.now.clone(),
+            received_at: subject.received_at.unwrap_or(self.now).to_owned(),
             finished_at: finished,
             position: ReceiptPosition {
                 topic: position.topic.to_string(),

@@ -326,6 +326,7 @@ pub struct Waiting {
     pub record: Vec<u8>,
     pub attempts: i64,
     pub token: i64,
+    pub received_at: String,
 }
 
 fn entry_columns(dialect: Dialect) -> String {
@@ -401,7 +402,7 @@ impl Store {
         rows.iter().map(entry).collect()
     }
 
-    /// The scopes in use by a pipeline's rows with this id are asked by the caller, who builds the keys.
+    /// When the oldest row of a pipeline was received.
     pub async fn oldest_received(&self, pipeline: &str) -> Result<Option<String>, StoreError> {
         let dialect = self.dialect();
         let sql = format!(
@@ -422,14 +423,21 @@ impl Store {
             Dialect::Sqlite => ("INTEGER", "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"),
         };
         let sql = format!(
-            "SELECT inbox_key, waiting_record, CAST(attempts AS {int}), attempt_token FROM countersign_inbox \
+            "SELECT inbox_key, waiting_record, CAST(attempts AS {int}), attempt_token, {} FROM countersign_inbox \
              WHERE pipeline = {} AND status = 'WAITING' AND next_try_at <= {now} ORDER BY next_try_at LIMIT {limit}",
+            time_text(dialect, "received_at"),
             dialect.placeholder(0),
         );
         let rows = self.read(&sql, vec![Bind::text(pipeline)]).await?;
         rows.iter()
             .map(|row| {
-                Ok(Waiting { key: row.bytes(0)?, record: row.bytes(1)?, attempts: row.int(2)?, token: row.int(3)? })
+                Ok(Waiting {
+                    key: row.bytes(0)?,
+                    record: row.bytes(1)?,
+                    attempts: row.int(2)?,
+                    token: row.int(3)?,
+                    received_at: row.text(4)?,
+                })
             })
             .collect()
     }

@@ -62,6 +62,12 @@ impl Store {
 }
 
 impl Tx {
+    /// The database's clock.
+    pub async fn now(&mut self) -> Result<String, StoreError> {
+        let rows = self.fetch(&format!("SELECT {}", clock(self.dialect())), Vec::new()).await?;
+        rows.first().ok_or_else(|| StoreError::Unexpected("no clock".to_owned()))?.text(0)
+    }
+
     pub async fn meta(&mut self, name: &str) -> Result<Option<String>, StoreError> {
         let rows = self.fetch(GET.of(self.dialect()), vec![Bind::text(name)]).await?;
         rows.first().map(|row| row.text(0)).transpose()
