@@ -19,3 +19,8 @@ pub mod route;
 pub mod store;
 pub mod relay;
 pub mod sweeper;
+pub mod app;
+pub mod http;
+pub mod lookup;
+pub mod supervisor;
+pub mod cli;

@@ -34,10 +34,10 @@ const LOOK: Duration = Duration::from_secs(1);
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
 impl Relay {
-    /// Runs until it is stopped; then delivers what can be delivered in one more round.
-    pub async fn run(self, stop: CancellationToken) {
+    /// Runs until it is stopped.
+    pub async fn run(&self, stop: CancellationToken) {
         loop {
-            let more = match self.round().await {
+            let more = match self.round(&self.lanes.assigned()).await {
                 Ok(more) => more,
                 Err(error) => {
                     self.metrics.relay_errors.with_label_values(&[&*self.pipeline]).inc();
@@ -62,11 +62,11 @@ impl Relay {
         }
     }
 
-    /// One round over all lanes; true if there may be more.
-    pub async fn round(&self) -> Result<bool, StoreError> {
+    /// One round over these lanes; true if there may be more.
+    pub async fn round(&self, lanes: &[(Arc<str>, i32)]) -> Result<bool, StoreError> {
         let mut more = false;
-        for (topic, partition) in self.lanes.assigned() {
-            let lane = Some((&*topic, partition));
+        for (topic, partition) in lanes {
+            let lane = Some((&**topic, *partition));
             let receipts = self.store.pending_receipts(&self.pipeline, lane, ROUND).await?;
             if receipts.is_empty() {
                 continue;

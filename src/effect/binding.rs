@@ -20,7 +20,7 @@ pub(super) fn resolve(delivery: &Delivery<'_>, param: &Param, dialect: Dialect) 
     let missing = |what: &str| Unbindable { code: "missing_field", reason: format!("the message has no {what}") };
     let found = match param {
         Param::Field(path) => {
-            let row = event.after.as_ref().or(event.before.as_ref());
+            let row = event.row();
             row.and_then(|row| row.path(path)).ok_or_else(|| missing(&format!("field {path}")))?
         }
         Param::Before(path) => {

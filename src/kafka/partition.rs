@@ -31,7 +31,7 @@ pub struct Assigned {
 }
 
 /// What lane and polling thread tell each other.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Progress {
     /// Next offset with all before it durable, and the metadata to commit with it.
     done: Mutex<Option<(i64, String)>>,

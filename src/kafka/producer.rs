@@ -1,11 +1,9 @@
 //! Receipts on their way to Kafka.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use futures::future::join_all;
 use rdkafka::error::KafkaError;
-use rdkafka::producer::{FutureProducer, FutureRecord, Producer as _};
+use rdkafka::producer::{FutureProducer, FutureRecord};
 use rdkafka::types::RDKafkaErrorCode;
 use tracing::warn;
 
@@ -37,12 +35,6 @@ impl KafkaPublisher {
             .set("compression.type", "lz4")
             .set("message.timeout.ms", "30000");
         Ok(Self { producer: config.create()?, topic: topic.to_owned() })
-    }
-
-    /// Waits for what is on its way.
-    pub async fn flush(&self, timeout: Duration) {
-        let producer = self.producer.clone();
-        let _ = tokio::task::spawn_blocking(move || producer.flush(timeout)).await;
     }
 }
 

@@ -38,7 +38,7 @@ struct Ready {
 pub async fn run(shared: Arc<Shared>, lanes: Lanes, assigned: Assigned, options: LaneOptions) {
     let Assigned { topic, partition, from, committed, reader, stop, end } = assigned;
     let name = (Arc::clone(&topic), partition);
-    lanes.set(&name, LaneState::Starting);
+    lanes.update(&name, |report| report.progress = Some(Arc::clone(reader.progress())));
     let key = LaneKey { pipeline: Arc::clone(&shared.pipeline), topic, partition };
     let work = Work { shared, lanes: lanes.clone(), name: name.clone(), key, reader: &reader, options };
     let mut start = Some((from, committed));

@@ -12,11 +12,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedSender;
 
-use crate::decision::PausePolicy;
+use crate::decision::{PausePolicy, RecordOutcome};
 use crate::effect::Effect;
 use crate::gate::Gate;
 use crate::metrics::Metrics;
+use crate::record::RecordPosition;
 use crate::store::Store;
 
 use batch::ReaderSettings;
@@ -35,6 +37,19 @@ pub struct Shared {
     pub metrics: Metrics,
     /// Wakes the relay after a commit that left receipts.
     pub receipts: Arc<Notify>,
+    /// Told of every record's outcome after its commit, if anybody wants to know.
+    pub observer: Option<UnboundedSender<Observed>>,
+}
+
+/// A record and its outcome.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    pub position: RecordPosition,
+    pub message_id: Option<String>,
+    /// The operation, where the record is a change.
+    pub op: Option<&'static str>,
+    pub outcome: RecordOutcome,
+    pub reason: Option<String>,
 }
 
 #[derive(Clone, Debug)]

@@ -9,8 +9,8 @@ use rand::Rng as _;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
-use super::Shared;
-use super::attempt::{Attempt, Attempted, Committed, Failure, Lane, MAX_SAVEPOINTS, Mode};
+use super::{Observed, Shared};
+use super::attempt::{Attempt, Attempted, Committed, Failure, Lane, MAX_SAVEPOINTS, Mode, Recorded};
 use super::batch::{Entry, Item, Reader};
 use super::settle::OPERATOR;
 use super::status::{LaneState, Lanes};
@@ -241,6 +241,10 @@ impl Processor {
         let now_ms = now.map(|now| now.as_millisecond());
         for (item, recorded) in items.iter().zip(&committed.outcomes) {
             let topic = &*item.record.position.topic;
+            if let Some(observer) = &self.shared.observer {
+                // Whoever asked may have gone.
+                let _ = observer.send(observed(item, recorded));
+            }
             metrics.records.with_label_values(&[pipeline, topic, recorded.outcome.as_str()]).inc();
             let reason = recorded.reason.as_deref().unwrap_or("");
             match recorded.outcome {
@@ -273,6 +277,21 @@ impl Processor {
                 RecordOutcome::Rejected => {}
             }
         }
+    }
+}
+
+fn observed(item: &Item, recorded: &Recorded) -> Observed {
+    let (id, op) = match &item.entry {
+        Entry::Message { message, .. } => (Some(&message.id), message.event.op.map(|op| op.letter())),
+        Entry::Faulty(faulty) => (faulty.id.as_ref(), None),
+        Entry::Skip(_) => (None, None),
+    };
+    Observed {
+        position: item.record.position.clone(),
+        message_id: id.map(|id| id.as_str().to_owned()),
+        op,
+        outcome: recorded.outcome,
+        reason: recorded.reason.clone(),
     }
 }
 

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 
+use crate::kafka::partition::Progress;
+
 /// Why a lane works or stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", content = "reason", rename_all = "lowercase")]
@@ -25,9 +27,27 @@ pub struct LaneReport {
     pub state: LaneState,
     /// The lane's next offset.
     pub next: i64,
-    pub lag: Option<i64>,
     /// Records taken and not committed.
     pub in_flight: usize,
+    #[serde(skip)]
+    pub progress: Option<Arc<Progress>>,
+}
+
+impl LaneReport {
+    /// Records between the lane's next offset and the last stable one, if the broker said where that is.
+    pub fn lag(&self) -> Option<i64> {
+        self.progress.as_ref().and_then(|progress| progress.lag(self.next))
+    }
+
+    /// Why the lane does not work, if it does not.
+    pub fn standing(&self) -> Option<String> {
+        match &self.state {
+            LaneState::Starting | LaneState::Running => None,
+            LaneState::Retrying(why) => Some(format!("retrying: {why}")),
+            LaneState::Paused(why) => Some(format!("paused: {why}")),
+            LaneState::Stopped(why) => Some(format!("stopped: {why}")),
+        }
+    }
 }
 
 /// The lanes of one pipeline.
@@ -44,8 +64,8 @@ impl Lanes {
         let report = lanes.entry(lane.clone()).or_insert_with(|| LaneReport {
             state: LaneState::Starting,
             next: 0,
-            lag: None,
             in_flight: 0,
+            progress: None,
         });
         change(report);
     }

@@ -1,0 +1,199 @@
+//! The command line.
+
+mod check;
+mod dead_letters;
+mod demo;
+mod lanes;
+mod migrate;
+mod output;
+mod receipts;
+mod run;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::config::{self, Config, Host};
+use crate::kafka::client::check_option;
+use crate::store::{Meaning, StoreError};
+
+/// Each Debezium change event takes effect once, in the same database transaction as its dedup row; each message gets
+/// one terminal receipt.
+#[derive(Parser)]
+#[command(name = "countersign", version, about, max_term_width = 120)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs the daemon: consumes, applies, issues receipts.
+    Run(ConfigArgs),
+    /// Shows the main job on recorded events, with no services at all.
+    Demo(demo::DemoArgs),
+    /// Checks everything that a run needs, one line each with the remedy.
+    Check(check::CheckArgs),
+    /// Creates or upgrades the tables.
+    Migrate(migrate::MigrateArgs),
+    /// Tells the whole story of one message.
+    Explain(receipts::ExplainArgs),
+    /// Receipts by message or correlation id.
+    #[command(subcommand)]
+    Receipts(receipts::ReceiptsCommand),
+    /// Records that were parked.
+    #[command(subcommand)]
+    DeadLetters(dead_letters::DeadLettersCommand),
+    /// What each partition is doing, and why it stands.
+    #[command(subcommand)]
+    Lanes(lanes::LanesCommand),
+    /// The configuration file.
+    #[command(subcommand)]
+    Config(ConfigCommand),
+}
+
+#[derive(Subcommand)]
+enum ConfigCommand {
+    /// Prints the JSON Schema of the file.
+    Schema,
+}
+
+/// Which configuration.
+#[derive(Args, Clone)]
+pub struct ConfigArgs {
+    /// Configuration file, or a folder of them: one pipeline each.
+    #[arg(short, long = "config", value_name = "FILE", required = true)]
+    config: Vec<PathBuf>,
+}
+
+/// One pipeline's configuration, and how to print.
+#[derive(Args, Clone)]
+struct OneConfig {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Which pipeline, if there are several.
+    #[arg(long)]
+    pipeline: Option<String>,
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    #[default]
+    Text,
+    Json,
+}
+
+/// Why a command ends, as its exit code.
+pub enum Failure {
+    /// 1: the work found problems. What they are has been printed.
+    Problems,
+    /// 2: usage or configuration.
+    Usage(String),
+    /// 3: a dependency is not reachable.
+    Unreachable(String),
+    /// 1, with a text.
+    Failed(String),
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let text = match error.advice() {
+            Some(advice) => format!("{error}: {advice}"),
+            None => error.to_string(),
+        };
+        match (&error, error.meaning()) {
+            (StoreError::Setup(_), _) => Self::Usage(text),
+            (_, Meaning::Transient) => Self::Unreachable(text),
+            (_, Meaning::Unique | Meaning::ForeignKey | Meaning::Check | Meaning::Poison | Meaning::Fatal) => {
+                Self::Failed(text)
+            }
+        }
+    }
+}
+
+pub type Done = Result<(), Failure>;
+
+/// Runs the command line; the exit code is 0 done, 1 the work found problems, 2 usage or configuration, 3 a dependency
+/// is not reachable.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("countersign: no threads can be started: {error}");
+            return ExitCode::from(1);
+        }
+    };
+    let done = runtime.block_on(command(cli.command));
+    // A blocking question to a broker that is away must not hold up the end.
+    runtime.shutdown_background();
+    let (code, text) = match done {
+        Ok(()) => (0, None),
+        Err(Failure::Problems) => (1, None),
+        Err(Failure::Failed(text)) => (1, Some(text)),
+        Err(Failure::Usage(text)) => (2, Some(text)),
+        Err(Failure::Unreachable(text)) => (3, Some(text)),
+    };
+    if let Some(text) = text {
+        eprintln!("countersign: {text}");
+    }
+    ExitCode::from(code)
+}
+
+async fn command(command: Command) -> Done {
+    match command {
+        Command::Run(args) => run::run(&args).await,
+        Command::Demo(args) => demo::run(&args).await,
+        Command::Check(args) => check::run(&args).await,
+        Command::Migrate(args) => migrate::run(&args).await,
+        Command::Explain(args) => receipts::explain(&args).await,
+        Command::Receipts(command) => receipts::run(&command).await,
+        Command::DeadLetters(command) => dead_letters::run(&command).await,
+        Command::Lanes(command) => lanes::run(&command).await,
+        Command::Config(ConfigCommand::Schema) => {
+            output::json(&config::schema());
+            Ok(())
+        }
+    }
+}
+
+fn load(args: &ConfigArgs) -> Result<Vec<Config>, Failure> {
+    let env = |name: &str| std::env::var(name).ok();
+    config::load(&args.config, Host { env: &env, kafka_option: &check_option })
+        .map_err(|faults| Failure::Usage(format!("the configuration has faults:\n{faults}")))
+}
+
+/// The one pipeline that a command is about.
+fn load_one(args: &OneConfig) -> Result<Config, Failure> {
+    let mut configs = load(&args.config)?;
+    if let Some(name) = &args.pipeline {
+        configs.retain(|config| config.pipeline.name == *name);
+    }
+    match configs.len() {
+        1 => Ok(configs.remove(0)),
+        0 => Err(Failure::Usage("no such pipeline in the configuration".to_owned())),
+        _ => Err(Failure::Usage("several pipelines: say which with `--pipeline`".to_owned())),
+    }
+}
+
+/// Logs on standard error; what the command prints stays clean.
+fn start_logs(log: &config::LogOptions) {
+    use tracing_subscriber::EnvFilter;
+    let filter = std::env::var("RUST_LOG").ok().and_then(|text| EnvFilter::try_new(text).ok());
+    let filter = filter.or_else(|| EnvFilter::try_new(&log.level).ok()).unwrap_or_else(|| EnvFilter::new("info"));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A second start in one process (tests) keeps the first one's logs.
+    let _ = match log.format {
+        config::LogFormat::Text => builder.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).try_init(),
+        config::LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    };
+}
