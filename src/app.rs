@@ -80,9 +80,7 @@ fn open_gate(config: &Config) -> Result<Arc<dyn Gate>, AppError> {
     let options = &config.gate;
     Ok(match &options.backend {
         GateBackend::Off => Arc::new(Off),
-        GateBackend::Memory => {
-            Arc::new(MemoryGate::new(options.memory_bytes, options.claim_ttl, options.confirm_ttl))
-        }
+        GateBackend::Memory => Arc::new(MemoryGate::new(options.memory_bytes, options.claim_ttl, options.confirm_ttl)),
         GateBackend::Redis(url) => {
             let redis = RedisOptions {
                 claim_ttl: options.claim_ttl,
@@ -262,7 +260,8 @@ impl Running {
             match answer {
                 Ok(Ok(found)) => {
                     let wanted = |name: &str| kafka.topics.iter().any(|topic| topic.matches(name));
-                    let partitions = found.iter().filter(|topic| wanted(&topic.name)).map(|topic| topic.partitions).sum();
+                    let partitions =
+                        found.iter().filter(|topic| wanted(&topic.name)).map(|topic| topic.partitions).sum();
                     break partitions;
                 }
                 Ok(Err(error)) => {
@@ -312,11 +311,7 @@ fn pipeline_options(config: &Config) -> PipelineOptions {
     PipelineOptions {
         batch: config.store.batch,
         batch_bytes: config.store.batch_bytes,
-        pause: PausePolicy {
-            parks: config.pause.parks,
-            ratio: config.pause.ratio,
-            window: config.pause.window as i64,
-        },
+        pause: PausePolicy { parks: config.pause.parks, ratio: config.pause.ratio, window: config.pause.window as i64 },
         retry: RetryPolicy {
             attempts: i64::from(config.retry.attempts),
             delay: config.retry.delay,

@@ -5,7 +5,9 @@
 pub enum Outcome {
     Applied,
     /// Nothing to do and nothing wrong: SUCCESS, noted as IGNORED.
-    Ignored { reason: String },
+    Ignored {
+        reason: String,
+    },
     /// A newer change of the row is there already: SUCCESS, noted as STALE.
     Stale,
     Refused(Refusal),

@@ -24,7 +24,11 @@ pub struct HttpState {
 }
 
 /// Serves until it is stopped.
-pub async fn serve(listener: tokio::net::TcpListener, state: Arc<HttpState>, stop: CancellationToken) -> std::io::Result<()> {
+pub async fn serve(
+    listener: tokio::net::TcpListener,
+    state: Arc<HttpState>,
+    stop: CancellationToken,
+) -> std::io::Result<()> {
     axum::serve(listener, router(state)).with_graceful_shutdown(stop.cancelled_owned()).await
 }
 

@@ -1,13 +1,17 @@
 //! `countersign`: each Debezium change event takes effect once, in the same database transaction as its dedup row, and
 //! every message gets one terminal receipt.
 
+pub mod app;
+pub mod cli;
 pub mod config;
 pub mod debezium;
 pub mod decision;
 pub mod digest;
 pub mod effect;
 pub mod gate;
+pub mod http;
 pub mod kafka;
+pub mod lookup;
 pub mod message;
 pub mod metrics;
 pub mod offsets;
@@ -15,12 +19,8 @@ pub mod pipeline;
 pub mod receipt;
 pub mod record;
 pub mod record_line;
+pub mod relay;
 pub mod route;
 pub mod store;
-pub mod relay;
-pub mod sweeper;
-pub mod app;
-pub mod http;
-pub mod lookup;
 pub mod supervisor;
-pub mod cli;
+pub mod sweeper;

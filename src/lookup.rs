@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use crate::message::{MessageId, inbox_key};
 use crate::receipt::{Receipt, ReceiptKind, ReceiptPosition, ReceiptStatus, code, receipt_id};
 use crate::store::dead_letters::{DeadLetter, Filter};
-use crate::store::inbox::{InboxEntry, Status};
+use crate::store::inbox::Status;
+use crate::store::inbox_entries::InboxEntry;
 use crate::store::{Store, StoreError};
 
 /// Where to look.
@@ -93,11 +94,7 @@ pub fn receipt_of(entry: &InboxEntry) -> Receipt {
         result: entry.result.as_deref().and_then(|text| serde_json::from_str(text).ok()),
         received_at: entry.received_at.clone(),
         finished_at: entry.finished_at.clone(),
-        position: ReceiptPosition {
-            topic: entry.topic.clone(),
-            partition: entry.partition,
-            offset: entry.offset,
-        },
+        position: ReceiptPosition { topic: entry.topic.clone(), partition: entry.partition, offset: entry.offset },
     }
 }
 

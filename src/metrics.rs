@@ -44,7 +44,8 @@ pub struct Metrics {
     pub gate_up: IntGaugeVec,
 }
 
-const SECONDS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
+const SECONDS: &[f64] =
+    &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
 const DISTANCE: &[f64] = &[0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 21_600.0, 86_400.0, 604_800.0, 1_209_600.0];
 const SIZES: &[f64] = &[1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0];
 
@@ -52,32 +53,98 @@ impl Metrics {
     pub fn new() -> Self {
         let registry = Registry::new();
         let metrics = Self {
-            records: counter(&registry, "records_total", "Records by outcome; consumed is their sum.", &["pipeline", "topic", "outcome"]),
-            skipped: counter(&registry, "skipped_total", "Skipped records by reason.", &["pipeline", "topic", "reason"]),
+            records: counter(
+                &registry,
+                "records_total",
+                "Records by outcome; consumed is their sum.",
+                &["pipeline", "topic", "outcome"],
+            ),
+            skipped: counter(
+                &registry,
+                "skipped_total",
+                "Skipped records by reason.",
+                &["pipeline", "topic", "reason"],
+            ),
             parked: counter(&registry, "parked_total", "Parked records by reason.", &["pipeline", "reason"]),
             conflicts: counter(&registry, "conflicts_total", "Same id with other content.", &["pipeline", "route"]),
-            incomparable: counter(&registry, "incomparable_digests_total", "Duplicates whose digests come from different rules.", &["pipeline"]),
+            incomparable: counter(
+                &registry,
+                "incomparable_digests_total",
+                "Duplicates whose digests come from different rules.",
+                &["pipeline"],
+            ),
             gate: counter(&registry, "gate_total", "Answers of the gate.", &["pipeline", "verdict"]),
-            end_to_end: histogram(&registry, "end_to_end_seconds", "From the commit at the origin to the commit here.", &["pipeline"], SECONDS),
-            transaction_seconds: histogram(&registry, "transaction_seconds", "Begin to commit of a batch.", &["pipeline"], SECONDS),
-            transaction_messages: histogram(&registry, "transaction_messages", "Records in a transaction.", &["pipeline"], SIZES),
+            end_to_end: histogram(
+                &registry,
+                "end_to_end_seconds",
+                "From the commit at the origin to the commit here.",
+                &["pipeline"],
+                SECONDS,
+            ),
+            transaction_seconds: histogram(
+                &registry,
+                "transaction_seconds",
+                "Begin to commit of a batch.",
+                &["pipeline"],
+                SECONDS,
+            ),
+            transaction_messages: histogram(
+                &registry,
+                "transaction_messages",
+                "Records in a transaction.",
+                &["pipeline"],
+                SIZES,
+            ),
             retries: counter(&registry, "retries_total", "Attempts that were run again.", &["pipeline", "class"]),
-            lag: gauge(&registry, "lag_records", "Records not committed yet, up to the last stable offset.", &["pipeline", "topic", "partition"]),
+            lag: gauge(
+                &registry,
+                "lag_records",
+                "Records not committed yet, up to the last stable offset.",
+                &["pipeline", "topic", "partition"],
+            ),
             in_flight: gauge(&registry, "in_flight", "Records taken and not committed.", &["pipeline"]),
             receipts_pending: gauge(&registry, "receipts_pending", "Receipts not delivered yet.", &["pipeline"]),
-            receipts_delivered: counter(&registry, "receipts_delivered_total", "Receipts acknowledged by the broker.", &["pipeline"]),
-            receipt_delivery: histogram(&registry, "receipt_delivery_seconds", "From commit to acknowledgement.", &["pipeline"], SECONDS),
+            receipts_delivered: counter(
+                &registry,
+                "receipts_delivered_total",
+                "Receipts acknowledged by the broker.",
+                &["pipeline"],
+            ),
+            receipt_delivery: histogram(
+                &registry,
+                "receipt_delivery_seconds",
+                "From commit to acknowledgement.",
+                &["pipeline"],
+                SECONDS,
+            ),
             relay_errors: counter(&registry, "relay_errors_total", "Rounds of the relay that failed.", &["pipeline"]),
-            redelivery_distance: histogram(&registry, "redelivery_distance_seconds", "From the first sighting to a redelivery.", &["pipeline"], DISTANCE),
+            redelivery_distance: histogram(
+                &registry,
+                "redelivery_distance_seconds",
+                "From the first sighting to a redelivery.",
+                &["pipeline"],
+                DISTANCE,
+            ),
             inbox_oldest: gauge_f(&registry, "inbox_oldest_seconds", "Age of the oldest inbox row.", &["pipeline"]),
-            lane_paused: gauge(&registry, "lane_paused", "1 while the lane stands.", &["pipeline", "topic", "partition"]),
+            lane_paused: gauge(
+                &registry,
+                "lane_paused",
+                "1 while the lane stands.",
+                &["pipeline", "topic", "partition"],
+            ),
             dead_letters_open: gauge(&registry, "dead_letters_open", "Open dead letters.", &["pipeline"]),
-            offset_events: counter(&registry, "offset_events_total", "Lost ranges, recreated topics, stores that went back.", &["pipeline", "kind"]),
+            offset_events: counter(
+                &registry,
+                "offset_events_total",
+                "Lost ranges, recreated topics, stores that went back.",
+                &["pipeline", "kind"],
+            ),
             gate_up: gauge(&registry, "gate_up", "0 while the gate does not answer.", &["pipeline"]),
             registry,
         };
         let build = Gauge::with_opts(
-            Opts::new("countersign_build_info", "Version of this program.").const_label("version", env!("CARGO_PKG_VERSION")),
+            Opts::new("countersign_build_info", "Version of this program.")
+                .const_label("version", env!("CARGO_PKG_VERSION")),
         );
         let build = register(&metrics.registry, build);
         build.set(1.0);

@@ -35,11 +35,20 @@ pub enum Start {
     ResetForward(i64),
     /// The committed offset carries our epoch and is past the lane row: the store went back. Re-read from the row,
     /// with a new store epoch.
-    StoreWentBack { from: i64, committed: i64 },
+    StoreWentBack {
+        from: i64,
+        committed: i64,
+    },
     /// The log ends before the committed offset: the topic was made anew.
-    TopicRecreated { from: i64, committed: i64 },
+    TopicRecreated {
+        from: i64,
+        committed: i64,
+    },
     /// Records that nobody here has seen are gone from the broker.
-    Lost { from: i64, lost_from: i64 },
+    Lost {
+        from: i64,
+        lost_from: i64,
+    },
     /// Nothing is done until somebody decides; the text says what and how.
     Refused(String),
 }
@@ -117,7 +126,10 @@ mod tests {
     fn the_committed_offset_decides_and_the_lane_row_never_seeks_forward() {
         assert_eq!(decide_start(&facts()), Start::At(50));
         assert_eq!(decide_start(&StartFacts { lane_next: Some(90), ..facts() }), Start::At(50));
-        assert_eq!(decide_start(&StartFacts { committed: Some((50, "")), lane_next: Some(90), ..facts() }), Start::At(50));
+        assert_eq!(
+            decide_start(&StartFacts { committed: Some((50, "")), lane_next: Some(90), ..facts() }),
+            Start::At(50)
+        );
         assert_eq!(decide_start(&StartFacts { committed: Some((50, "")), lane_next: None, ..facts() }), Start::At(50));
     }
 

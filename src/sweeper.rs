@@ -16,7 +16,7 @@ use crate::pipeline::Shared;
 use crate::pipeline::batch::{Entry, Item, Reader};
 use crate::pipeline::settle::settle_alone;
 use crate::record_line;
-use crate::store::inbox::Waiting;
+use crate::store::inbox_entries::Waiting;
 use crate::store::{Meaning, StoreError};
 
 pub struct Sweeper {
@@ -62,7 +62,9 @@ impl Sweeper {
     async fn try_once(&self, reader: &mut Reader, waiting: &Waiting) -> Result<(), StoreError> {
         let item = self.item(reader, waiting)?;
         let Entry::Message { key, message } = &item.entry else {
-            return Err(StoreError::Unexpected("a message set aside is none any more: has its route changed?".to_owned()));
+            return Err(StoreError::Unexpected(
+                "a message set aside is none any more: has its route changed?".to_owned(),
+            ));
         };
         if *key != waiting.key {
             return Err(StoreError::Unexpected("a message set aside has another id now".to_owned()));
@@ -119,8 +121,10 @@ impl Sweeper {
     }
 
     fn item(&self, reader: &mut Reader, waiting: &Waiting) -> Result<Item, StoreError> {
-        let line = std::str::from_utf8(&waiting.record).map_err(|_| StoreError::Unexpected("a record line is not UTF-8".into()))?;
-        let record = record_line::read(line).map_err(|error| StoreError::Unexpected(format!("a record line: {error}")))?;
+        let line = std::str::from_utf8(&waiting.record)
+            .map_err(|_| StoreError::Unexpected("a record line is not UTF-8".into()))?;
+        let record =
+            record_line::read(line).map_err(|error| StoreError::Unexpected(format!("a record line: {error}")))?;
         Ok(reader.read(record, 0))
     }
 }

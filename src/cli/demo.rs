@@ -209,7 +209,9 @@ fn read_receipts(brokers: &str, dir: &Path) -> Result<usize, Failure> {
     let until = Instant::now() + PATIENCE;
     while ends < PARTITIONS && Instant::now() < until {
         match consumer.poll(Duration::from_millis(100)) {
-            Some(Ok(message)) => lines.push(String::from_utf8_lossy(message.payload().unwrap_or_default()).into_owned()),
+            Some(Ok(message)) => {
+                lines.push(String::from_utf8_lossy(message.payload().unwrap_or_default()).into_owned())
+            }
             Some(Err(rdkafka::error::KafkaError::PartitionEOF(_))) => ends += 1,
             Some(Err(error)) => return Err(failed("the receipts")(error)),
             None => {}
@@ -221,7 +223,8 @@ fn read_receipts(brokers: &str, dir: &Path) -> Result<usize, Failure> {
 }
 
 fn summary(seen: &[Observed], receipts: usize, seconds: f64) -> Summary {
-    let mut summary = Summary { consumed: seen.len(), receipts, seconds: (seconds * 1000.0).round() / 1000.0, ..Summary::default() };
+    let mut summary =
+        Summary { consumed: seen.len(), receipts, seconds: (seconds * 1000.0).round() / 1000.0, ..Summary::default() };
     for one in seen {
         *match one.outcome {
             RecordOutcome::Applied => &mut summary.applied,

@@ -20,9 +20,10 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) {
     }
     let line = |cells: Vec<&str>| {
         let last = cells.len().saturating_sub(1);
-        let padded = cells.iter().zip(&widths).enumerate().map(|(index, (cell, width))| {
-            if index == last { (*cell).to_owned() } else { format!("{cell:<width$}") }
-        });
+        let padded =
+            cells.iter().zip(&widths).enumerate().map(|(index, (cell, width))| {
+                if index == last { (*cell).to_owned() } else { format!("{cell:<width$}") }
+            });
         print(padded.collect::<Vec<_>>().join("  ").trim_end());
     };
     line(head.to_vec());

@@ -1,9 +1,8 @@
 //! Values on their way into a statement, each in the exact text or type that the database reads.
 
-
 use crate::debezium::value::Value;
-use crate::effect::template::{Meta, Param};
 use crate::effect::Delivery;
+use crate::effect::template::{Meta, Param};
 use crate::store::{Bind, Dialect};
 
 /// Why a value cannot be bound: the message is parked with this.
@@ -183,7 +182,6 @@ fn postgres_array(items: &[Value]) -> String {
     literal.push('}');
     literal
 }
-
 
 #[cfg(test)]
 mod tests {

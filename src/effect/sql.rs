@@ -80,7 +80,8 @@ impl SqlEffect {
         clean: bool,
     ) -> Result<Option<Outcome>, StoreError> {
         let violations = step.violations;
-        let may_ignore = [violations.on_unique, violations.on_foreign_key, violations.on_check].contains(&Answer::Ignore);
+        let may_ignore =
+            [violations.on_unique, violations.on_foreign_key, violations.on_check].contains(&Answer::Ignore);
         if may_ignore {
             tx.savepoint(SAVEPOINT).await?;
         }
@@ -98,7 +99,12 @@ impl SqlEffect {
                     tx.rollback_to(SAVEPOINT).await?;
                 }
                 // On Postgres the failed statement has aborted the transaction: never clean.
-                return Ok(Some(answered(answer, step.code.as_deref().unwrap_or(code), constraint_text(&error), false)));
+                return Ok(Some(answered(
+                    answer,
+                    step.code.as_deref().unwrap_or(code),
+                    constraint_text(&error),
+                    false,
+                )));
             }
         };
         match step.expect_rows {
@@ -211,10 +217,9 @@ fn constraint_text(error: &StoreError) -> String {
         StoreError::Answer { constraint: Some(name), code, .. } => format!("constraint {name} (code {code})"),
         StoreError::Answer { column: Some(name), code, .. } => format!("constraint on column {name} (code {code})"),
         StoreError::Answer { code, .. } => format!("a constraint (code {code})"),
-        StoreError::Connection(_)
-        | StoreError::CommitUnknown(_)
-        | StoreError::Unexpected(_)
-        | StoreError::Setup(_) => error.to_string(),
+        StoreError::Connection(_) | StoreError::CommitUnknown(_) | StoreError::Unexpected(_) | StoreError::Setup(_) => {
+            error.to_string()
+        }
     }
 }
 
@@ -345,10 +350,7 @@ mod tests {
             "INSERT INTO t (a, k, b) SELECT CAST(u.p0 AS bigint), 'x', CAST(u.p1 AS numeric) \
              FROM unnest(CAST($1 AS text[]), CAST($2 AS text[])) WITH ORDINALITY AS u(p0, p1, n) ORDER BY u.n"
         );
-        assert_eq!(
-            shape.value_rows(2, Dialect::MySql),
-            "INSERT INTO t (a, k, b) VALUES (?, 'x', ?), (?, 'x', ?)"
-        );
+        assert_eq!(shape.value_rows(2, Dialect::MySql), "INSERT INTO t (a, k, b) VALUES (?, 'x', ?), (?, 'x', ?)");
     }
 
     #[test]

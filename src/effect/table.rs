@@ -65,7 +65,13 @@ impl TableEffect {
         dialect.quote_path(&self.spec.table)
     }
 
-    async fn write(&self, tx: &mut Tx, columns: &Columns, event: &ChangeEvent, key: &RowKey) -> Result<Outcome, StoreError> {
+    async fn write(
+        &self,
+        tx: &mut Tx,
+        columns: &Columns,
+        event: &ChangeEvent,
+        key: &RowKey,
+    ) -> Result<Outcome, StoreError> {
         let dialect = tx.dialect();
         if event.op == Some(Operation::Delete) {
             let (condition, binds) = key.condition(dialect, columns, 0);
@@ -110,9 +116,10 @@ impl TableEffect {
             let rows = tx.fetch(&format!("SELECT 1 FROM {} WHERE {condition}", self.table(dialect)), binds).await?;
             return Ok(!rows.is_empty());
         }
-        let set = values.iter().enumerate().map(|(n, cell)| {
-            format!("{} = {}", dialect.quote(&cell.column), columns.place(dialect, &cell.column, n))
-        });
+        let set = values
+            .iter()
+            .enumerate()
+            .map(|(n, cell)| format!("{} = {}", dialect.quote(&cell.column), columns.place(dialect, &cell.column, n)));
         let set = set.collect::<Vec<_>>().join(", ");
         let (condition, key_binds) = key.condition(dialect, columns, values.len());
         let mut binds: Vec<Bind> = values.iter().map(|cell| cell.bind.clone()).collect();
@@ -241,9 +248,9 @@ impl RowKey {
 impl Effect for TableEffect {
     async fn apply(&self, tx: &mut Tx, delivery: &Delivery<'_>) -> Result<Outcome, StoreError> {
         match self.run(tx, std::slice::from_ref(delivery)).await {
-            Ok(mut outcomes) => outcomes
-                .pop()
-                .ok_or_else(|| StoreError::Unexpected("an effect without an outcome".to_owned())),
+            Ok(mut outcomes) => {
+                outcomes.pop().ok_or_else(|| StoreError::Unexpected("an effect without an outcome".to_owned()))
+            }
             Err(error) => violation(&error, self.spec.violations).ok_or(error),
         }
     }
@@ -264,4 +271,3 @@ impl Effect for TableEffect {
         format!("table {}, {guard}", self.spec.table.join("."))
     }
 }
-

@@ -41,8 +41,7 @@ impl ColumnCache {
         if found.is_empty() {
             return Err(StoreError::Setup(format!("there is no table {} to write to", table.join("."))));
         }
-        let columns =
-            Arc::new(Columns { casts: found.into_iter().map(|column| (column.name, column.cast)).collect() });
+        let columns = Arc::new(Columns { casts: found.into_iter().map(|column| (column.name, column.cast)).collect() });
         *self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(Arc::clone(&columns));
         Ok(columns)
     }
@@ -64,7 +63,12 @@ impl Columns {
 
     /// The cells of a row. A field that the table lacks is an error of the set-up (or passed over, if the route
     /// says so), a value that cannot be bound one of the message.
-    pub fn cells(&self, spec: &TableSpec, row: &Row, dialect: Dialect) -> Result<Result<Cells, Unbindable>, StoreError> {
+    pub fn cells(
+        &self,
+        spec: &TableSpec,
+        row: &Row,
+        dialect: Dialect,
+    ) -> Result<Result<Cells, Unbindable>, StoreError> {
         let mut cells = Cells::default();
         for (target, field) in &spec.rename {
             if row.get(field).is_none() {

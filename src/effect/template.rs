@@ -50,7 +50,9 @@ pub enum TemplateError {
     Empty,
     #[error("a quote or comment that begins at byte {0} has no end")]
     Unterminated(usize),
-    #[error("`:{0}` is no parameter: `:meta.` takes messageId, correlationId, topic, partition, offset, op or sourceTime")]
+    #[error(
+        "`:{0}` is no parameter: `:meta.` takes messageId, correlationId, topic, partition, offset, op or sourceTime"
+    )]
     UnknownMeta(String),
     #[error("`:{0}.` is followed by no name")]
     NoName(String),
@@ -233,7 +235,8 @@ mod tests {
 
     #[test]
     fn parameters_are_found_where_values_stand_and_nowhere_else() {
-        let sql = "INSERT INTO t VALUES (:a, ':b', \":c\", `:d`, :e.f::numeric, $$ :g $$, $x$ :h $x$ -- :i\n, :j /* :k */)";
+        let sql =
+            "INSERT INTO t VALUES (:a, ':b', \":c\", `:d`, :e.f::numeric, $$ :g $$, $x$ :h $x$ -- :i\n, :j /* :k */)";
         let field = |name: &str| Param::Field(name.to_owned());
         assert_eq!(names(sql), [field("a"), field("e.f"), field("j")]);
     }

@@ -54,7 +54,8 @@ pub struct TopicInfo {
 /// Asks the brokers for all topics. Blocks for `timeout` at most: not for the async runtime's threads.
 pub fn topics(connection: &Connection, timeout: Duration) -> Result<Vec<TopicInfo>, rdkafka::error::KafkaError> {
     let config = connection.config();
-    let client = Client::new(&config, config.create_native_config()?, RDKafkaType::RD_KAFKA_PRODUCER, DefaultClientContext)?;
+    let client =
+        Client::new(&config, config.create_native_config()?, RDKafkaType::RD_KAFKA_PRODUCER, DefaultClientContext)?;
     let metadata = client.fetch_metadata(None, timeout)?;
     let topics = metadata.topics().iter();
     Ok(topics.map(|t| TopicInfo { name: t.name().to_owned(), partitions: t.partitions().len() }).collect())

@@ -146,7 +146,8 @@ impl GroupContext {
             let (end, ended) = std::sync::mpsc::channel();
             let stop = self.stopping.child_token();
             let progress = Arc::new(Progress::default());
-            let reader = PartitionReader::new(queue, Arc::clone(&shared), Arc::clone(&topic), partition, Arc::clone(&progress));
+            let reader =
+                PartitionReader::new(queue, Arc::clone(&shared), Arc::clone(&topic), partition, Arc::clone(&progress));
             let slot = Slot { stop: stop.clone(), progress, ended, sent: Progress::NOTHING };
             self.lock().insert((Arc::clone(&topic), partition), slot);
             // Nobody listens once the pipeline is stopping.

@@ -60,7 +60,9 @@ pub enum Attempted {
     Fenced,
     Paused(String),
     /// An operator wants everything below this offset parked.
-    Skip { to: i64 },
+    Skip {
+        to: i64,
+    },
 }
 
 pub struct Committed {
@@ -176,7 +178,8 @@ impl Attempt<'_> {
         }
         let to = row.skip_to?;
         let operator = |item: &Item| matches!(&item.entry, Entry::Faulty(faulty) if faulty.class == OPERATOR);
-        let skips = |item: &Item| item.record.position.offset < to && !operator(item) && !matches!(item.entry, Entry::Skip(_));
+        let skips =
+            |item: &Item| item.record.position.offset < to && !operator(item) && !matches!(item.entry, Entry::Skip(_));
         self.items.iter().any(skips).then_some(Attempted::Skip { to })
     }
 

@@ -9,20 +9,28 @@ use crate::debezium::event::{Fault, SkipReason};
 use crate::gate::Mark;
 use crate::message::{Digest, DigestMatch, Message};
 use crate::receipt::hex;
-use crate::store::inbox::Seen;
 use crate::store::StoreError;
+use crate::store::inbox::Seen;
 
 /// What a record is, once the inbox was asked.
 #[derive(Debug)]
 pub(super) enum Judgement<'a> {
     Skip(SkipReason),
     /// Its row was inserted by this transaction: its effect is due.
-    First { key: &'a [u8], message: &'a Message },
+    First {
+        key: &'a [u8],
+        message: &'a Message,
+    },
     /// Its route keeps no inbox rows: its effect is due.
-    Unrecorded { message: &'a Message },
+    Unrecorded {
+        message: &'a Message,
+    },
     /// Its row was inserted by this transaction, as FAILED.
     Park(&'a Faulty),
-    Duplicate { seen: Option<Seen>, incomparable: bool },
+    Duplicate {
+        seen: Option<Seen>,
+        incomparable: bool,
+    },
     /// The id is known with other content.
     Conflict(Conflict),
 }
@@ -63,7 +71,8 @@ pub(super) fn judge<'a>(
             continue;
         }
         // A key in neither answer is run again, never guessed: a rival's row may have come and gone in between.
-        let row = rows.get(key).ok_or_else(|| StoreError::Unexpected("an inbox row is neither new nor there".to_owned()))?;
+        let row =
+            rows.get(key).ok_or_else(|| StoreError::Unexpected("an inbox row is neither new nor there".to_owned()))?;
         if row.message_id.as_deref() != id.map(|id| id.as_str()) {
             return Err(StoreError::Unexpected("two message ids share one inbox key".to_owned()));
         }
@@ -84,8 +93,7 @@ pub(super) fn judge<'a>(
 
 /// `in_batch`: the first one stands in this very batch, so its final state is not known yet.
 fn repeated<'a>(item: &'a Item, row: &Seen, in_batch: bool) -> Judgement<'a> {
-    let duplicate =
-        |incomparable| Judgement::Duplicate { seen: (!in_batch).then(|| row.clone()), incomparable };
+    let duplicate = |incomparable| Judgement::Duplicate { seen: (!in_batch).then(|| row.clone()), incomparable };
     let stored = row.digest.as_deref().map(Digest::from_stored);
     match &item.entry {
         // Coordinates say that it is the same change; the same row reads differently with and without a schema.

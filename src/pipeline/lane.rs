@@ -50,7 +50,9 @@ pub async fn run(shared: Arc<Shared>, lanes: Lanes, assigned: Assigned, options:
         let Some(ready) = ready else { continue };
         match work.follow(ready, &stop).await {
             Halt::Stopped => break,
-            Halt::Fenced => warn!(topic = %name.0, partition, "fenced off: taking the lane over again if it is still ours"),
+            Halt::Fenced => {
+                warn!(topic = %name.0, partition, "fenced off: taking the lane over again if it is still ours")
+            }
         }
     }
     lanes.remove(&name);
@@ -83,12 +85,17 @@ impl Work<'_> {
                 let advice = error.advice().map_or_else(String::new, |advice| format!(": {advice}"));
                 warn!(%error, topic = %self.key.topic, partition = self.key.partition, "the lane cannot start yet{advice}");
                 let text = format!("{error}{advice}");
-                self.lanes.set(&self.name, match error.meaning() {
-                    Meaning::Fatal => LaneState::Stopped(text),
-                    Meaning::Transient | Meaning::Unique | Meaning::ForeignKey | Meaning::Check | Meaning::Poison => {
-                        LaneState::Retrying(text)
-                    }
-                });
+                self.lanes.set(
+                    &self.name,
+                    match error.meaning() {
+                        Meaning::Fatal => LaneState::Stopped(text),
+                        Meaning::Transient
+                        | Meaning::Unique
+                        | Meaning::ForeignKey
+                        | Meaning::Check
+                        | Meaning::Poison => LaneState::Retrying(text),
+                    },
+                );
                 tokio::time::sleep(RETRY).await;
                 None
             }
@@ -164,11 +171,17 @@ impl Work<'_> {
         let kind = match start {
             Start::At(_) | Start::Refused(_) => return,
             Start::ResetForward(to) => {
-                warn!(topic, partition, to, "an operator moved the group forward: the records in between are not applied");
+                warn!(
+                    topic,
+                    partition, to, "an operator moved the group forward: the records in between are not applied"
+                );
                 "reset_forward"
             }
             Start::StoreWentBack { from, committed } => {
-                error!(topic, partition, from, committed, "the database went back in time: reading again from its last state");
+                error!(
+                    topic,
+                    partition, from, committed, "the database went back in time: reading again from its last state"
+                );
                 "store_went_back"
             }
             Start::TopicRecreated { from, committed } => {
@@ -176,7 +189,13 @@ impl Work<'_> {
                 "topic_recreated"
             }
             Start::Lost { from, lost_from } => {
-                error!(topic, partition, from = lost_from, to = from - 1, "data lost: these offsets are gone from the broker");
+                error!(
+                    topic,
+                    partition,
+                    from = lost_from,
+                    to = from - 1,
+                    "data lost: these offsets are gone from the broker"
+                );
                 "data_lost"
             }
         };
@@ -197,7 +216,8 @@ impl Work<'_> {
                 () = stop.cancelled() => return Halt::Stopped,
                 fetched = self.reader.fetch(next, options.batch, options.batch_bytes) => fetched,
             };
-            let Some(batch_next) = fetched.records.last().map(|record| record.position.offset + 1).or(fetched.end) else {
+            let Some(batch_next) = fetched.records.last().map(|record| record.position.offset + 1).or(fetched.end)
+            else {
                 continue;
             };
             if let Some(first) = fetched.records.first() {

@@ -9,11 +9,11 @@ use rand::Rng as _;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
-use super::{Observed, Shared};
 use super::attempt::{Attempt, Attempted, Committed, Failure, Lane, MAX_SAVEPOINTS, Mode, Recorded};
 use super::batch::{Entry, Item, Reader};
 use super::settle::OPERATOR;
 use super::status::{LaneState, Lanes};
+use super::{Observed, Shared};
 use crate::debezium::event::Fault;
 use crate::decision::RecordOutcome;
 use crate::gate::{GateAnswer, GateKey, Mark};
@@ -193,7 +193,10 @@ impl Processor {
                     let item = &mut items[piece.range.start];
                     warn!(position = %item.record.position, %error, "parked without its id");
                     let fault = Fault::new("data_refused", error.for_people());
-                    let bare = Item { record: item.record.clone(), entry: Entry::Skip(crate::debezium::event::SkipReason::NoRoute) };
+                    let bare = Item {
+                        record: item.record.clone(),
+                        entry: Entry::Skip(crate::debezium::event::SkipReason::NoRoute),
+                    };
                     item.entry = Entry::Faulty(Box::new(reader.to_park(&bare, self.lane.generation, "poison", fault)));
                     piece.failures += 1;
                     if piece.failures > 1 {

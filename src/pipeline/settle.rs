@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use sha2::{Digest as _, Sha256};
 
+use super::Shared;
 use super::attempt::{Attempt, Recorded};
 use super::batch::{Entry, Faulty, Item};
-use super::Shared;
 use super::judge::{Conflict, Judgement};
 use crate::debezium::event::SkipReason;
 use crate::decision::{Outcome, RecordOutcome, RefusalKind};

@@ -91,9 +91,7 @@ impl StoreError {
             Dialect::MySql => answer.downcast_ref::<sqlx::mysql::MySqlDatabaseError>().number().to_string(),
         };
         let column = match dialect {
-            Dialect::Postgres => {
-                answer.downcast_ref::<sqlx::postgres::PgDatabaseError>().column().map(str::to_owned)
-            }
+            Dialect::Postgres => answer.downcast_ref::<sqlx::postgres::PgDatabaseError>().column().map(str::to_owned),
             Dialect::MySql | Dialect::Sqlite => None,
         };
         Self::Answer {
@@ -168,10 +166,10 @@ fn mysql(number: u16) -> Meaning {
         1216 | 1217 | 1451 | 1452 => Meaning::ForeignKey,
         // 3819 is MySQL's check constraint, 4025 MariaDB's.
         1048 | 1364 | 3819 | 4025 => Meaning::Check,
-        1118 | 1138 | 1264 | 1265 | 1292 | 1366 | 1367 | 1406 | 1411 | 1416 | 1426 | 1525 | 1690 | 3140 | 3141 | 3156
-        | 3903 | 4038 | 1365 => Meaning::Poison,
-        1044 | 1045 | 1049 | 1052 | 1054 | 1064 | 1109 | 1110 | 1136 | 1142 | 1143 | 1146 | 1227 | 1305 | 1318 | 1370
-        | 1698 | 1111 | 1072 | 1267 => Meaning::Fatal,
+        1118 | 1138 | 1264 | 1265 | 1292 | 1366 | 1367 | 1406 | 1411 | 1416 | 1426 | 1525 | 1690 | 3140 | 3141
+        | 3156 | 3903 | 4038 | 1365 => Meaning::Poison,
+        1044 | 1045 | 1049 | 1052 | 1054 | 1064 | 1109 | 1110 | 1136 | 1142 | 1143 | 1146 | 1227 | 1305 | 1318
+        | 1370 | 1698 | 1111 | 1072 | 1267 => Meaning::Fatal,
         _ => Meaning::Transient,
     }
 }
@@ -198,7 +196,8 @@ mod tests {
 
     #[test]
     fn outages_locks_and_unknown_codes_are_never_poison() {
-        for code in ["40001", "40P01", "55P03", "57014", "57P01", "53300", "53100", "25006", "08006", "XX000", "P0001"] {
+        for code in ["40001", "40P01", "55P03", "57014", "57P01", "53300", "53100", "25006", "08006", "XX000", "P0001"]
+        {
             assert_eq!(meaning(Dialect::Postgres, code), Meaning::Transient, "{code}");
         }
         for code in ["1205", "1213", "1290", "1836", "1040", "1203", "2006", "2013", "9999", ""] {

@@ -127,7 +127,9 @@ mod tests {
                 for line in statement[at..].lines() {
                     let word = line.trim().split([' ', '(']).next().unwrap_or_default();
                     if !matches!(word, ")" | "PRIMARY" | "") {
-                        names.push(line.trim().split(' ').take(if word == "CREATE" { 3 } else { 1 }).collect::<String>());
+                        names.push(
+                            line.trim().split(' ').take(if word == "CREATE" { 3 } else { 1 }).collect::<String>(),
+                        );
                     }
                 }
             }

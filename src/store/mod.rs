@@ -11,6 +11,7 @@ mod describe;
 pub mod dialect;
 pub mod error;
 pub mod inbox;
+pub mod inbox_entries;
 pub mod lanes;
 pub mod meta;
 pub mod migrate;
@@ -111,8 +112,7 @@ impl Store {
                     .log_statements(LevelFilter::Trace)
                     .log_slow_statements(LevelFilter::Debug, Duration::from_secs(5));
                 let lock_wait = options.transaction_timeout.as_secs().max(1);
-                let session =
-                    format!("{MYSQL_SESSION}, innodb_lock_wait_timeout = {lock_wait}, wait_timeout = 600");
+                let session = format!("{MYSQL_SESSION}, innodb_lock_wait_timeout = {lock_wait}, wait_timeout = 600");
                 Pools::MySql(
                     MySqlPoolOptions::new()
                         .max_connections(options.pool)

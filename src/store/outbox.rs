@@ -126,10 +126,7 @@ impl Store {
 
     /// How many receipts of a pipeline wait.
     pub async fn count_pending(&self, pipeline: &str) -> Result<i64, StoreError> {
-        let sql = format!(
-            "SELECT COUNT(*) FROM countersign_outbox WHERE pipeline = {}",
-            self.dialect().placeholder(0)
-        );
+        let sql = format!("SELECT COUNT(*) FROM countersign_outbox WHERE pipeline = {}", self.dialect().placeholder(0));
         let rows = self.read(&sql, vec![Bind::text(pipeline)]).await?;
         rows.first().map_or(Ok(0), |row| row.int(0))
     }

@@ -49,9 +49,9 @@ impl Tx {
                 }
             };
             for row in self.fetch(&sql, binds).await? {
-                let hash = row.bytes(0)?.try_into().map_err(|_| StoreError::Unexpected("a key hash of 32 bytes".into()))?;
-                let version =
-                    RowVersion { lineage: row.text(1)?, position: row.text(2)?, deleted: row.int(3)? != 0 };
+                let hash =
+                    row.bytes(0)?.try_into().map_err(|_| StoreError::Unexpected("a key hash of 32 bytes".into()))?;
+                let version = RowVersion { lineage: row.text(1)?, position: row.text(2)?, deleted: row.int(3)? != 0 };
                 versions.insert(hash, version);
             }
         }

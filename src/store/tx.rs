@@ -3,10 +3,10 @@
 use futures::TryStreamExt;
 use sqlx::{AssertSqlSafe, Executor};
 
+use super::Conn;
 use super::bind::{Bind, StoreRow, mysql_arguments, pg_arguments, sqlite_arguments};
 use super::dialect::Dialect;
 use super::error::StoreError;
-use super::Conn;
 
 /// An open transaction. Dropped without commit or rollback, or after an error of the connection, it closes its
 /// connection: the server rolls back, and no half-read answer reaches the next user of a pooled connection.
