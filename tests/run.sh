@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Installs what is missing, starts the services on loopback ports of their own, passes all tests, and stops what it
+# started. On Debian or Ubuntu, as root (packages; PostgreSQL and MariaDB run as their own users).
+#
+#   tests/run.sh           everything (about 20 minutes on two cores from nothing, most of it compiling)
+#   tests/run.sh quick     without Kafka, Connect and Debezium
+set -euo pipefail
+cd "$(dirname "$0")/.."
+what=${1:-all}
+case $what in
+  all) services=all ;;
+  quick) services=databases ;;
+  *) echo "usage: tests/run.sh [all|quick]" >&2; exit 2 ;;
+esac
+
+step() { printf '\n== %s (%ss)\n' "$*" "$SECONDS"; }
+
+step "what is needed"
+tests/stack/install.sh "$services"
+# shellcheck source=stack/env.sh
+. tests/stack/env.sh
+
+already=$(tests/stack/status.sh | grep -c ' up ' || true)
+step "services"
+tests/stack/up.sh "$services"
+# Services that somebody else had started stay as they were.
+if [ "$already" -eq 0 ]; then
+  trap 'tests/stack/down.sh --purge' EXIT
+fi
+
+step "format and lints"
+cargo fmt --check
+cargo clippy --locked --all-targets -- -D warnings
+
+step "unit tests and the quick suite"
+cargo test --locked --lib --bins --examples
+cargo test --locked --test it
+
+step "the demo"
+cargo build --locked --release
+./target/release/countersign demo --output json --dir "$(mktemp -d)" | tee /dev/stderr \
+  | jq -e '.consumed == .applied + .duplicate + .skipped + .rejected + .parked + .conflict and .consumed > 50'
+
+if [ "$what" = all ]; then
+  step "the real suite"
+  cargo test --locked --release --test real -- --test-threads=1
+fi
+step "all passed"
