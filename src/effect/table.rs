@@ -211,10 +211,8 @@ impl TableEffect {
         }
         // A connector whose coordinates give no order writes by arrival; `check` says so.
         let Some(position) = event.source.as_ref().and_then(guard_position) else { return Guarded::Apply(None) };
-        let known = known.map(|version| GuardPosition {
-            lineage: version.lineage.as_str().into(),
-            position: version.position.as_str().into(),
-        });
+        let known =
+            known.map(|version| GuardPosition { lineage: version.lineage.clone(), position: version.position.clone() });
         match position.judge(known.as_ref()) {
             GuardVerdict::Stale => return Guarded::Stale,
             GuardVerdict::OtherLineage => {
@@ -223,8 +221,8 @@ impl TableEffect {
             GuardVerdict::Newer => {}
         }
         Guarded::Apply(Some(RowVersion {
-            lineage: position.lineage.into(),
-            position: position.position.into(),
+            lineage: position.lineage,
+            position: position.position,
             deleted: event.op == Some(Operation::Delete),
         }))
     }

@@ -50,16 +50,19 @@ impl LaneReport {
     }
 }
 
+/// Topic and partition.
+pub type LaneName = (Arc<str>, i32);
+
 /// The lanes of one pipeline.
 #[derive(Clone, Default)]
-pub struct Lanes(Arc<Mutex<BTreeMap<(Arc<str>, i32), LaneReport>>>);
+pub struct Lanes(Arc<Mutex<BTreeMap<LaneName, LaneReport>>>);
 
 impl Lanes {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(Arc<str>, i32), LaneReport>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<LaneName, LaneReport>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn update(&self, lane: &(Arc<str>, i32), change: impl FnOnce(&mut LaneReport)) {
+    pub fn update(&self, lane: &LaneName, change: impl FnOnce(&mut LaneReport)) {
         let mut lanes = self.lock();
         let report = lanes.entry(lane.clone()).or_insert_with(|| LaneReport {
             state: LaneState::Starting,
@@ -70,20 +73,20 @@ impl Lanes {
         change(report);
     }
 
-    pub fn set(&self, lane: &(Arc<str>, i32), state: LaneState) {
+    pub fn set(&self, lane: &LaneName, state: LaneState) {
         self.update(lane, |report| report.state = state);
     }
 
-    pub fn remove(&self, lane: &(Arc<str>, i32)) {
+    pub fn remove(&self, lane: &LaneName) {
         self.lock().remove(lane);
     }
 
-    pub fn reports(&self) -> Vec<((Arc<str>, i32), LaneReport)> {
+    pub fn reports(&self) -> Vec<(LaneName, LaneReport)> {
         self.lock().iter().map(|(lane, report)| (lane.clone(), report.clone())).collect()
     }
 
     /// The assigned lanes, for the relay.
-    pub fn assigned(&self) -> Vec<(Arc<str>, i32)> {
+    pub fn assigned(&self) -> Vec<LaneName> {
         self.lock().keys().cloned().collect()
     }
 }

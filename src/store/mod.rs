@@ -159,8 +159,8 @@ impl Store {
         }
     }
 
-    /// Begins a transaction at READ COMMITTED; on SQLite with the write lock taken at once, for a lock taken
-
+    /// Begins a transaction at READ COMMITTED; on SQLite with the write lock taken at once, for a lock taken later
+    /// fails with SQLITE_BUSY without waiting.
     pub async fn begin(&self) -> Result<Tx, StoreError> {
         let conn = self.acquire(true).await?;
         let mut tx = Tx::new(conn, self.pooler);

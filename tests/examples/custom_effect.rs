@@ -24,16 +24,10 @@ impl Effect for CountOperations {
     async fn apply(&self, tx: &mut Tx, delivery: &Delivery<'_>) -> Result<Outcome, StoreError> {
         let op = delivery.message.event.op.map_or("-", |op| op.letter());
         let placeholder = tx.dialect().placeholder(0);
-        let counted = tx.execute(
-            &format!("UPDATE operations SET messages = messages + 1 WHERE op = {placeholder}"),
-            vec![Bind::text(op)],
-        );
-        if counted.await? == 0 {
-            tx.execute(
-                &format!("INSERT INTO operations (op, messages) VALUES ({placeholder}, 1)"),
-                vec![Bind::text(op)],
-            )
-            .await?;
+        let count = format!("UPDATE operations SET messages = messages + 1 WHERE op = {placeholder}");
+        let insert = format!("INSERT INTO operations (op, messages) VALUES ({placeholder}, 1)");
+        if tx.execute(&count, vec![Bind::text(op)]).await? == 0 {
+            tx.execute(&insert, vec![Bind::text(op)]).await?;
         }
         Ok(Outcome::Applied)
     }
