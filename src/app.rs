@@ -42,6 +42,8 @@ pub enum AppError {
     Store(#[from] StoreError),
     #[error("kafka: {0}")]
     Kafka(#[from] rdkafka::error::KafkaError),
+    #[error("kafka gave up: {0}")]
+    Group(String),
     #[error("{path}: another daemon works on this file: {source}")]
     Locked { path: String, source: std::io::Error },
 }
@@ -186,7 +188,7 @@ impl Running {
             relaying.spawn(async move { relay.run(stop).await });
         }
         let mut lanes = JoinSet::new();
-        self.follow(&consumer, assigned, &mut lanes, &stop).await;
+        let followed = self.follow(&consumer, assigned, &mut lanes, &stop).await;
         self.view.health.stopping();
         info!(pipeline = %self.shared.pipeline, "stopping");
         let owned = self.view.lanes.assigned();
@@ -202,7 +204,7 @@ impl Running {
         }
         self.shared.store.close().await;
         info!(pipeline = %self.shared.pipeline, "stopped");
-        Ok(())
+        followed
     }
 
     /// Takes what the group assigns and watches over the rest.
@@ -212,7 +214,7 @@ impl Running {
         mut assigned: mpsc::UnboundedReceiver<Assigned>,
         lanes: &mut JoinSet<()>,
         stop: &CancellationToken,
-    ) {
+    ) -> Result<(), AppError> {
         let options = LaneOptions {
             lost: match self.config.kafka.on_lost_offsets {
                 config::LostOffsets::Earliest => LostOffsets::Earliest,
@@ -222,7 +224,7 @@ impl Running {
         let mut look = tokio::time::interval(LOOK);
         loop {
             tokio::select! {
-                () = stop.cancelled() => return,
+                () = stop.cancelled() => return Ok(()),
                 Some(partition) = assigned.recv() => {
                     let (shared, lanes_view) = (Arc::clone(&self.shared), self.view.lanes.clone());
                     lanes.spawn(lane::run(shared, lanes_view, partition, options));
@@ -233,7 +235,11 @@ impl Running {
                     }
                 }
                 _ = look.tick() => {
-                    self.view.health.kafka(consumer.state().trouble);
+                    let state = consumer.state();
+                    self.view.health.kafka(state.trouble);
+                    if let Some(fatal) = state.fatal {
+                        return Err(AppError::Group(fatal));
+                    }
                     let gate = &self.shared.gate;
                     let up = gate.healthy();
                     self.shared.metrics.gate_up.with_label_values(&[&*self.shared.pipeline]).set(i64::from(up));

@@ -54,6 +54,8 @@ pub struct Consumer {
 pub struct GroupState {
     pub lanes: usize,
     pub trouble: Option<String>,
+    /// This member cannot work any more: another one has its instance id, or the client gave up.
+    pub fatal: Option<String>,
 }
 
 const POLL: Duration = Duration::from_millis(50);
@@ -91,6 +93,8 @@ impl Consumer {
             start: options.start,
             drain: options.drain,
             trouble: Mutex::new(None),
+            fatal: Mutex::new(None),
+            instance: options.connection.options.get("group.instance.id").cloned(),
             stopping: stop.clone(),
         };
         let consumer: Arc<GroupConsumer> = Arc::new(config.create_with_context(context)?);
@@ -110,7 +114,8 @@ impl Consumer {
     pub fn state(&self) -> GroupState {
         let context = self.context.context();
         let trouble = context.trouble.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-        GroupState { lanes: context.lock().len(), trouble }
+        let fatal = context.fatal.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        GroupState { lanes: context.lock().len(), trouble, fatal }
     }
 
     /// Ends all lanes within the drain time, commits their offsets and leaves the group.
@@ -160,6 +165,7 @@ fn poll(consumer: &Arc<GroupConsumer>, stopping: &CancellationToken, drain: Dura
 fn trouble(context: &GroupContext, error: &KafkaError) {
     match error {
         KafkaError::PartitionEOF(_) => {}
+        KafkaError::MessageConsumptionFatal(code) => context.set_fatal(&code.to_string()),
         KafkaError::MessageConsumption(_) => warn!(%error, "consumer"),
         other => {
             error!(error = %other, "consumer");

@@ -33,6 +33,9 @@ pub(super) struct GroupContext {
     pub drain: Duration,
     /// The last error that says that the group cannot work, for readiness.
     pub trouble: Mutex<Option<String>>,
+    pub fatal: Mutex<Option<String>>,
+    /// `group.instance.id`, if the membership is static.
+    pub instance: Option<String>,
     pub stopping: CancellationToken,
 }
 
@@ -56,6 +59,16 @@ impl GroupContext {
 
     pub fn set_trouble(&self, trouble: Option<String>) {
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    }
+
+    /// The client has given up. With static membership the usual reason is a second member of the same name.
+    pub fn set_fatal(&self, code: &str) {
+        let text = match &self.instance {
+            Some(instance) => format!("{code}: is there another member with group.instance.id {instance}?"),
+            None => code.to_owned(),
+        };
+        error!("kafka gave up: {text}");
+        *self.fatal.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
     }
 
     /// Hands the outcomes of all lanes to the broker, if there are new ones.

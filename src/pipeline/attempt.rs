@@ -1,7 +1,7 @@
 //! One transaction over a slice of a lane's records. The straight line: fence, record, judge, apply, settle, advance,
 //! commit.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 use rand::Rng as _;
@@ -13,6 +13,7 @@ use super::settle::{OPERATOR, Settled, settle};
 use crate::decision::{Outcome, ParkWindow, RecordOutcome, Refusal, RefusalKind};
 use crate::effect::Delivery;
 use crate::gate::Mark;
+use crate::message::Message;
 use crate::store::inbox::{BatchHead, NewRow, Status};
 use crate::store::lanes::{LaneAdvance, LaneKey, LaneRow};
 use crate::store::{Meaning, StoreError, Tx};
@@ -43,6 +44,8 @@ pub struct Attempt<'a> {
     pub shared: &'a Shared,
     pub lane: &'a Lane,
     pub items: &'a [Item],
+    /// The next offset that this owner has committed itself: a row below it has lost what we know was there.
+    pub known_next: i64,
     /// The lane's next offset if this slice is committed.
     pub next_offset: i64,
     pub mode: Mode,
@@ -57,6 +60,7 @@ pub enum Attempted {
     NeedsSavepoints,
     /// The systemic pause begins within the slice: run only this many of it.
     CutAt(usize),
+    /// Another owner has the lane, or the row has gone back behind our own commit: the lane is to be taken over anew.
     Fenced,
     Paused(String),
     /// An operator wants everything below this offset parked.
@@ -169,7 +173,7 @@ impl Attempt<'_> {
     }
 
     fn owns(&self, row: &LaneRow) -> bool {
-        row.epoch == self.lane.epoch && row.owner == self.lane.owner
+        row.epoch == self.lane.epoch && row.owner == self.lane.owner && row.next_offset >= self.known_next
     }
 
     fn stop(&self, row: &LaneRow) -> Option<Attempted> {
@@ -186,27 +190,37 @@ impl Attempt<'_> {
     /// The marks that count: written by this lane, in this life of the store and the topic, for the same content, at
     /// an offset that the lane row is past. A mark of a lost future thus counts for nothing.
     fn valid_marks(&self, row: &LaneRow) -> HashMap<&[u8], &Mark> {
-        let mut valid = HashMap::new();
+        let mut valid: HashMap<&[u8], &Mark> = HashMap::new();
+        // A key with a second content in the same batch asks the inbox for all of its records.
+        let mut doubtful: HashSet<&[u8]> = HashSet::new();
         for item in self.items {
-            let Entry::Message { key, message } = &item.entry else { continue };
-            let Some(mark) = self.marks.get(key) else { continue };
-            let same = mark.store_epoch == row.store_epoch
-                && mark.topic == *self.lane.key.topic
-                && mark.partition == self.lane.key.partition
-                && mark.generation == row.generation
-                && mark.offset < row.next_offset
-                && (message.derived_id || mark.digest == message.digest.as_str());
-            // One key with a second content in the same batch asks the inbox for both.
-            let agree = |other: &Item| match &other.entry {
-                Entry::Message { key: k, message: m } => k != key || m.derived_id || m.digest == message.digest,
-                Entry::Faulty(faulty) => faulty.key != *key,
-                Entry::Skip(_) => true,
+            let (key, counts) = match &item.entry {
+                Entry::Skip(_) => continue,
+                Entry::Faulty(faulty) => (faulty.key.as_slice(), None),
+                Entry::Message { key, message } => {
+                    (key.as_slice(), self.marks.get(key).filter(|mark| self.counts(mark, row, message)))
+                }
             };
-            if same && self.items.iter().all(agree) {
-                valid.insert(key.as_slice(), mark);
+            match counts {
+                Some(mark) => {
+                    valid.insert(key, mark);
+                }
+                None => {
+                    doubtful.insert(key);
+                }
             }
         }
+        valid.retain(|key, _| !doubtful.contains(key));
         valid
+    }
+
+    fn counts(&self, mark: &Mark, row: &LaneRow, message: &Message) -> bool {
+        mark.store_epoch == row.store_epoch
+            && mark.topic == *self.lane.key.topic
+            && mark.partition == self.lane.key.partition
+            && mark.generation == row.generation
+            && mark.offset < row.next_offset
+            && (message.derived_id || mark.digest == message.digest.as_str())
     }
 
     /// Inserts the batch's rows if absent and reads them back.
@@ -350,9 +364,15 @@ impl Attempt<'_> {
                 && recorded.reason.as_deref() != Some(OPERATOR);
             if window.record(parked, policy) {
                 let reason = recorded.reason.as_deref().unwrap_or("parked");
+                let hint = match recorded.outcome {
+                    RecordOutcome::Conflict => {
+                        " (one id with ever different content: is `message_id` the right place?)"
+                    }
+                    _ => "",
+                };
                 let text = format!(
-                    "too many parked records among the last {}, the last one with reason {reason}: see `dead-letters list`, \
-                     then `lanes resume`",
+                    "too many parked records among the last {}, the last one with reason {reason}{hint}: see \
+                     `dead-letters list`, then `lanes resume`",
                     policy.window
                 );
                 return Some((index, text));

@@ -1,6 +1,7 @@
 //! One lane: takes a partition over, reads it in batches, and ends with its assignment.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use rand::Rng as _;
@@ -145,8 +146,9 @@ impl Work<'_> {
                 row.generation += 1;
             }
             Start::StoreWentBack { .. } | Start::ResetForward(_) => {
-                // Another lane of this process may have renewed it a moment ago: once is enough.
-                if row.store_epoch == epoch {
+                // Offsets of a former epoch were left behind by a renewal that another lane made: once is enough.
+                let renewed = committed.as_ref().is_some_and(|(_, metadata)| former.contains(metadata));
+                if !renewed && row.store_epoch == epoch {
                     row.store_epoch = new_epoch();
                     tx.renew_store_epoch(&row.store_epoch).await?;
                 }
@@ -206,8 +208,13 @@ impl Work<'_> {
     async fn follow(&self, ready: Ready, stop: &tokio_util::sync::CancellationToken) -> Halt {
         let Ready { lane, mut next, mut store_epoch } = ready;
         let generation = lane.generation;
-        let processor =
-            Processor { shared: Arc::clone(&self.shared), lane, lanes: self.lanes.clone(), stop: stop.clone() };
+        let processor = Processor {
+            shared: Arc::clone(&self.shared),
+            lane,
+            lanes: self.lanes.clone(),
+            stop: stop.clone(),
+            known_next: AtomicI64::new(0),
+        };
         let mut reader = Reader::new(Arc::clone(&self.shared.reader));
         let options = &self.shared.options;
         let progress = Arc::clone(self.reader.progress());

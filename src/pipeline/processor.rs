@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use rand::Rng as _;
@@ -35,6 +36,8 @@ pub struct Processor {
     pub lane: Lane,
     pub lanes: Lanes,
     pub stop: CancellationToken,
+    /// The next offset that this owner has committed last.
+    pub known_next: AtomicI64,
 }
 
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -107,12 +110,14 @@ impl Processor {
                 shared: &self.shared,
                 lane: &self.lane,
                 items: &items[start..end],
+                known_next: self.known_next.load(Ordering::Relaxed),
                 next_offset: next,
                 mode: piece.mode,
                 marks,
             };
             match attempt.run().await {
                 Ok(Attempted::Committed(committed)) => {
+                    self.known_next.fetch_max(next, Ordering::Relaxed);
                     self.lanes.set(&self.lane_name(), LaneState::Running);
                     self.shared.gate.confirm(&committed.marks).await;
                     self.count(&items[start..end], &committed);

@@ -261,12 +261,17 @@ impl<'a, 't> Desk<'a, 't> {
     /// The first one's row stays as it is; another content is parked and told once.
     async fn conflict(&mut self, item: &Item, conflict: &Conflict) -> Result<(), StoreError> {
         let subject = Subject::of_faulty(item, &conflict.faulty, Some(&conflict.digest));
-        let why = Why { code: code::CONFLICT, reason: &conflict.faulty.fault.detail };
-        if self.dead_letter(&subject, "conflict", why).await? {
-            let kind = ReceiptKind::Conflict { digest: &conflict.digest };
-            self.tell(&subject, ReceiptStatus::Failed, Some(why), kind);
+        let others = self.tx.count_conflicts(subject.key).await?;
+        let detail = format!("this id came with {others} other contents before: is `message_id` the right place?");
+        let (name, reason) = match others {
+            0..CONSTANT => ("conflict", conflict.faulty.fault.detail.as_str()),
+            _ => ("id_constant", detail.as_str()),
+        };
+        if self.dead_letter(&subject, "conflict", Why { code: name, reason }).await? {
+            let why = Why { code: code::CONFLICT, reason };
+            self.tell(&subject, ReceiptStatus::Failed, Some(why), ReceiptKind::Conflict { digest: &conflict.digest });
         }
-        self.count(RecordOutcome::Conflict, Some("conflict"));
+        self.count(RecordOutcome::Conflict, Some(name));
         Ok(())
     }
 
@@ -360,6 +365,9 @@ impl<'a, 't> Desk<'a, 't> {
         });
     }
 }
+
+/// Contents under one id after which the id itself is the fault: it names no message.
+const CONSTANT: i64 = 3;
 
 /// The reason and the class of what an operator skipped.
 pub(super) const OPERATOR: &str = "operator";

@@ -94,6 +94,16 @@ const EXISTS: Sql = Sql {
 };
 
 impl Tx {
+    /// How many other contents of this id were parked as conflicts.
+    pub async fn count_conflicts(&mut self, inbox_key: &[u8]) -> Result<i64, StoreError> {
+        let sql = format!(
+            "SELECT COUNT(*) FROM countersign_dead_letters WHERE inbox_key = {} AND class = 'conflict'",
+            self.dialect().placeholder(0)
+        );
+        let rows = self.fetch(&sql, vec![Bind::Bytes(inbox_key.to_vec())]).await?;
+        rows.first().map_or(Ok(0), |row| row.int(0))
+    }
+
     /// Parks a record; false if this fault of it is parked already.
     pub async fn park(&mut self, letter: &NewDeadLetter<'_>, now: &str) -> Result<bool, StoreError> {
         let dialect = self.dialect();

@@ -90,11 +90,11 @@ const ADVANCE: Sql = Sql {
 };
 
 const REGENERATE: Sql = Sql {
-    postgres: "UPDATE countersign_lanes SET generation = generation + 1, next_offset = $1 \
+    postgres: "UPDATE countersign_lanes SET generation = generation + 1, next_offset = $1, skip_to = NULL \
         WHERE pipeline = $2 AND topic = $3 AND kafka_partition = CAST($4 AS integer)",
-    mysql: "UPDATE countersign_lanes SET generation = generation + 1, next_offset = ? \
+    mysql: "UPDATE countersign_lanes SET generation = generation + 1, next_offset = ?, skip_to = NULL \
         WHERE pipeline = ? AND topic = ? AND kafka_partition = ?",
-    sqlite: "UPDATE countersign_lanes SET generation = generation + 1, next_offset = ? \
+    sqlite: "UPDATE countersign_lanes SET generation = generation + 1, next_offset = ?, skip_to = NULL \
         WHERE pipeline = ? AND topic = ? AND kafka_partition = ?",
 };
 

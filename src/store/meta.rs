@@ -81,7 +81,7 @@ impl Tx {
     pub async fn renew_store_epoch(&mut self, epoch: &str) -> Result<(), StoreError> {
         let old = self.meta(STORE_EPOCH).await?;
         let former = self.meta(FORMER_EPOCHS).await?.unwrap_or_default();
-        let former = old.into_iter().chain(former.split(',').filter(|e| !e.is_empty()).map(str::to_owned)).take(20);
+        let former = old.into_iter().chain(former.split(',').filter(|e| !e.is_empty()).map(str::to_owned)).take(500);
         let former = former.collect::<Vec<_>>().join(",");
         self.set_meta(FORMER_EPOCHS, &former).await?;
         self.set_meta(STORE_EPOCH, epoch).await

@@ -184,7 +184,14 @@ impl Store {
 
     /// Reads outside a transaction.
     pub async fn read(&self, sql: &str, binds: Vec<Bind>) -> Result<Vec<StoreRow>, StoreError> {
-        let mut tx = Tx::new(self.acquire(false).await?, self.pooler);
+        if self.pooler {
+            // Each round trip outside a transaction may reach another server connection.
+            let mut tx = self.begin().await?;
+            let rows = tx.fetch(sql, binds).await?;
+            tx.commit().await?;
+            return Ok(rows);
+        }
+        let mut tx = Tx::new(self.acquire(false).await?, false);
         let rows = tx.fetch(sql, binds).await?;
         tx.release();
         Ok(rows)
@@ -192,7 +199,13 @@ impl Store {
 
     /// One statement that is a transaction of its own.
     pub async fn write(&self, sql: &str, binds: Vec<Bind>) -> Result<u64, StoreError> {
-        let mut tx = Tx::new(self.acquire(true).await?, self.pooler);
+        if self.pooler {
+            let mut tx = self.begin().await?;
+            let rows = tx.execute(sql, binds).await?;
+            tx.commit().await?;
+            return Ok(rows);
+        }
+        let mut tx = Tx::new(self.acquire(true).await?, false);
         let rows = tx.execute(sql, binds).await?;
         tx.release();
         Ok(rows)
