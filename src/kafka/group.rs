@@ -4,7 +4,6 @@
 //! leaves them to the fence in the database; a lost partition is not waited for and nothing is committed for it.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -312,9 +311,4 @@ impl ConsumerContext for GroupContext {
 pub(super) fn waker(notify: &Arc<Notify>) -> impl Fn() + Send + Sync + 'static {
     let notify = Arc::clone(notify);
     move || notify.notify_one()
-}
-
-/// A counter that only the newest value matters of.
-pub(super) fn raise(cell: &AtomicI64, value: i64) {
-    cell.store(value, Ordering::Release);
 }

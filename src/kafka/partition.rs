@@ -1,7 +1,7 @@
 //! One assigned partition: its records in order, its progress, its end.
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rdkafka::consumer::{Consumer as _, base_consumer::PartitionQueue};
@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::group::{GroupConsumer, GroupContext, raise, waker};
+use super::group::{GroupConsumer, GroupContext, waker};
 use crate::record::{Header, Record, RecordPosition};
 
 /// A partition that this process got.
@@ -35,16 +35,32 @@ pub struct Assigned {
 pub struct Progress {
     /// Next offset with all before it durable, and the metadata to commit with it.
     done: Mutex<Option<(i64, String)>>,
-    /// End of the readable log, if the consumer has reached it.
-    end: AtomicI64,
+    end: Mutex<EndOfLog>,
     /// Last stable offset, or the high watermark.
     high: AtomicI64,
     /// First offset of the log.
     low: AtomicI64,
 }
 
+/// Where the log ends, markers and aborted records included, which are never delivered.
+///
+/// Statistics tell the offset, but may be older than the last seek or assignment, and a lane that believed them would
+/// pass over records. They count only after the queue itself has delivered an end of the partition, for librdkafka
+/// throws away what a queue holds from before a seek; and only from the second time on, for the first may have been
+/// taken before that event.
+#[derive(Debug, Default)]
+struct EndOfLog {
+    reached: bool,
+    told: u32,
+    offset: Option<i64>,
+}
+
 impl Progress {
     pub(super) const NOTHING: i64 = -1;
+
+    fn end(&self) -> MutexGuard<'_, EndOfLog> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     /// All below `next` has a durable outcome.
     pub fn complete(&self, next: i64, metadata: &str) {
@@ -57,11 +73,16 @@ impl Progress {
     }
 
     pub(super) fn observe(&self, partition: &rdkafka::statistics::Partition) {
-        raise(&self.low, partition.lo_offset);
-        raise(&self.high, if partition.ls_offset >= 0 { partition.ls_offset } else { partition.hi_offset });
-        // Only a log that is read to its end says where that is; -1001 stands for "not yet".
+        self.low.store(partition.lo_offset, Ordering::Release);
+        let high = if partition.ls_offset >= 0 { partition.ls_offset } else { partition.hi_offset };
+        self.high.store(high, Ordering::Release);
+        let mut end = self.end();
+        if !end.reached {
+            return;
+        }
+        end.told += 1;
         let at_end = partition.fetchq_cnt == 0 && partition.eof_offset == partition.next_offset;
-        raise(&self.end, if at_end { partition.eof_offset } else { Self::NOTHING });
+        end.offset = (at_end && end.told > 1).then_some(partition.eof_offset);
     }
 
     /// Records between `next` and the end of what may be read; none if that is not known.
@@ -120,13 +141,13 @@ impl PartitionReader {
     pub async fn fetch(&self, next: i64, max_records: usize, max_bytes: usize) -> Fetched {
         loop {
             // Read before the queue is: what the end covers was in the queue by then.
-            let end = self.progress.end.load(Ordering::Acquire);
+            let end = self.progress.end().offset;
             let records = self.take(max_records, max_bytes);
             if !records.is_empty() {
                 return Fetched { records, end: None };
             }
-            if end > next {
-                return Fetched { records, end: Some(end) };
+            if end.is_some_and(|end| end > next) {
+                return Fetched { records, end };
             }
             // A time-out beside the notification: the end of the log moves without one.
             let _ = tokio::time::timeout(LOOK_AGAIN, self.notify.notified()).await;
@@ -143,7 +164,7 @@ impl PartitionReader {
                     bytes += record.size();
                     records.push(record);
                 }
-                Some(Err(KafkaError::PartitionEOF(_))) => {}
+                Some(Err(KafkaError::PartitionEOF(_))) => self.progress.end().reached = true,
                 Some(Err(error)) => {
                     warn!(topic = %self.topic, partition = self.partition, %error, "fetch");
                 }
@@ -193,7 +214,11 @@ impl PartitionReader {
 
     /// Goes on from another offset; what was fetched before is thrown away by librdkafka.
     pub async fn seek(&self, offset: i64) -> KafkaResult<()> {
-        self.ask(move |consumer, topic, partition| consumer.seek(topic, partition, Offset::Offset(offset), ASK)).await
+        self.ask(move |consumer, topic, partition| consumer.seek(topic, partition, Offset::Offset(offset), ASK))
+            .await?;
+        // What is known of the end belongs to what was read before.
+        *self.progress.end() = EndOfLog::default();
+        Ok(())
     }
 
     async fn ask<T: Send + 'static>(

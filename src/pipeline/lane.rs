@@ -27,6 +27,9 @@ pub struct LaneOptions {
 const RETRY: Duration = Duration::from_millis(500);
 const REFUSED_LOOK: Duration = Duration::from_secs(5);
 
+/// The group's offset and its metadata, if it has one.
+type Committed = Option<(i64, String)>;
+
 /// A lane that is ours and ready.
 struct Ready {
     lane: Lane,
@@ -41,12 +44,12 @@ pub async fn run(shared: Arc<Shared>, lanes: Lanes, assigned: Assigned, options:
     let name = (Arc::clone(&topic), partition);
     lanes.update(&name, |report| report.progress = Some(Arc::clone(reader.progress())));
     let key = LaneKey { pipeline: Arc::clone(&shared.pipeline), topic, partition };
-    let work = Work { shared, lanes: lanes.clone(), name: name.clone(), key, reader: &reader, options };
-    let mut start = Some((from, committed));
+    let work = Work { shared, lanes: lanes.clone(), name: name.clone(), key, from, reader: &reader, options };
+    let mut first = Some(committed);
     while !stop.is_cancelled() {
         let ready = tokio::select! {
             () = stop.cancelled() => break,
-            ready = work.take_over(start.take()) => ready,
+            ready = work.take_over(first.take()) => ready,
         };
         let Some(ready) = ready else { continue };
         match work.follow(ready, &stop).await {
@@ -56,7 +59,7 @@ pub async fn run(shared: Arc<Shared>, lanes: Lanes, assigned: Assigned, options:
             }
         }
     }
-    lanes.remove(&name);
+    lanes.remove(&name, reader.progress());
     drop(reader);
     // Last: the polling thread takes it as the end of the lane.
     drop(end);
@@ -67,13 +70,15 @@ struct Work<'a> {
     lanes: Lanes,
     name: (Arc<str>, i32),
     key: LaneKey,
+    /// Where this assignment began to fetch.
+    from: i64,
     reader: &'a PartitionReader,
     options: LaneOptions,
 }
 
 impl Work<'_> {
     /// Finds out where to start and makes the lane ours. None after a wait, to be called again.
-    async fn take_over(&self, first: Option<(i64, Option<(i64, String)>)>) -> Option<Ready> {
+    async fn take_over(&self, first: Option<Committed>) -> Option<Ready> {
         match self.try_take_over(first).await {
             Ok(Ok(ready)) => Some(ready),
             Ok(Err(reason)) => {
@@ -103,10 +108,7 @@ impl Work<'_> {
         }
     }
 
-    async fn try_take_over(
-        &self,
-        first: Option<(i64, Option<(i64, String)>)>,
-    ) -> Result<Result<Ready, String>, StoreError> {
+    async fn try_take_over(&self, first: Option<Committed>) -> Result<Result<Ready, String>, StoreError> {
         let kafka = |error: rdkafka::error::KafkaError| StoreError::Unexpected(format!("kafka: {error}"));
         let (low, high) = self.reader.watermarks().await.map_err(kafka)?;
         let store = &self.shared.store;
@@ -116,7 +118,7 @@ impl Work<'_> {
         let former: Vec<String> = former.split(',').filter(|e| !e.is_empty()).map(str::to_owned).collect();
         // Later rounds ask the group again: the answer of the assignment is old by then.
         let (fetching_from, committed) = match first {
-            Some((from, committed)) => (Some(from), committed),
+            Some(committed) => (Some(self.from), committed),
             None => (None, self.reader.committed().await.map_err(kafka)?),
         };
         let lane_next = row.as_ref().map(|row| row.next_offset);
@@ -127,7 +129,7 @@ impl Work<'_> {
             lane_next,
             store_epoch: &epoch,
             former_epochs: &former,
-            policy_offset: fetching_from.or(lane_next).unwrap_or(low),
+            policy_offset: self.from,
             lost: self.options.lost,
         };
         let start = decide_start(&facts);
@@ -220,6 +222,8 @@ impl Work<'_> {
         let progress = Arc::clone(self.reader.progress());
         loop {
             let fetched = tokio::select! {
+                // Asked first: after the end nothing may be taken from a queue that may be another lane's by then.
+                biased;
                 () = stop.cancelled() => return Halt::Stopped,
                 fetched = self.reader.fetch(next, options.batch, options.batch_bytes) => fetched,
             };

@@ -67,7 +67,7 @@ impl Processor {
         mut done: impl FnMut(i64, &Committed),
     ) -> Result<(), Halt> {
         let token = rand::rng().random::<u64>();
-        let keys = claimable(items);
+        let keys = self.claimable(items);
         let marks = self.claim(&keys, token).await;
         let answer = self.pieces(reader, items, next_offset, &marks, &mut done).await;
         if answer.is_err() {
@@ -76,6 +76,16 @@ impl Processor {
             self.shared.gate.release(&keys, token).await;
         }
         answer
+    }
+
+    /// The keys of messages that have inbox rows, each once.
+    fn claimable(&self, items: &[Item]) -> Vec<Vec<u8>> {
+        let mut seen = HashSet::new();
+        let keys = items.iter().filter_map(|item| match &item.entry {
+            Entry::Message { key, message } if self.shared.inbox[message.route] => Some(key),
+            Entry::Message { .. } | Entry::Skip(_) | Entry::Faulty(_) => None,
+        });
+        keys.filter(|key| seen.insert(*key)).cloned().collect()
     }
 
     async fn claim(&self, keys: &[Vec<u8>], token: u64) -> HashMap<Vec<u8>, Mark> {
@@ -309,16 +319,6 @@ fn route_of(entry: &Entry) -> Option<usize> {
         Entry::Faulty(faulty) => faulty.route,
         Entry::Skip(_) => None,
     }
-}
-
-/// The keys of messages, each once.
-fn claimable(items: &[Item]) -> Vec<Vec<u8>> {
-    let mut seen = HashSet::new();
-    let keys = items.iter().filter_map(|item| match &item.entry {
-        Entry::Message { key, .. } => Some(key),
-        Entry::Skip(_) | Entry::Faulty(_) => None,
-    });
-    keys.filter(|key| seen.insert(*key)).cloned().collect()
 }
 
 /// Pieces small enough for savepoints, the first one on top.

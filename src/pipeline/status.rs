@@ -77,8 +77,13 @@ impl Lanes {
         self.update(lane, |report| report.state = state);
     }
 
-    pub fn remove(&self, lane: &LaneName) {
-        self.lock().remove(lane);
+    /// Forgets a lane that has ended, unless a new assignment of the same partition has begun meanwhile.
+    pub fn remove(&self, lane: &LaneName, progress: &Arc<Progress>) {
+        let mut lanes = self.lock();
+        let known = lanes.get(lane).and_then(|report| report.progress.as_ref());
+        if known.is_some_and(|known| Arc::ptr_eq(known, progress)) {
+            lanes.remove(lane);
+        }
     }
 
     pub fn reports(&self) -> Vec<(LaneName, LaneReport)> {

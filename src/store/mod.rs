@@ -71,6 +71,9 @@ enum Conn {
 /// Waiting for a connection of the pool, or for a new one.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// An unused connection is closed before the server does it.
+const IDLE: Duration = Duration::from_secs(60);
+
 /// Strict, so that nothing is cut or clamped silently; `\` is no escape, `||` joins texts: as in standard SQL
 /// and as on the two other databases. Set at each connection, whatever the server's own mode.
 const MYSQL_SESSION: &str = "SET SESSION sql_mode = \
@@ -111,18 +114,27 @@ impl Store {
                     .timezone(None)
                     .log_statements(LevelFilter::Trace)
                     .log_slow_statements(LevelFilter::Debug, Duration::from_secs(5));
-                let lock_wait = options.transaction_timeout.as_secs().max(1);
-                let session = format!("{MYSQL_SESSION}, innodb_lock_wait_timeout = {lock_wait}, wait_timeout = 600");
+                let limit = options.transaction_timeout.as_secs().max(1);
+                // MySQL has no limit for an idle transaction but that of an idle session.
+                let idle = limit + IDLE.as_secs();
+                let session = format!("{MYSQL_SESSION}, innodb_lock_wait_timeout = {limit}, wait_timeout = {idle}");
+                let mariadb = format!("SET SESSION max_statement_time = {limit}, idle_transaction_timeout = {limit}");
                 Pools::MySql(
                     MySqlPoolOptions::new()
                         .max_connections(options.pool)
                         .acquire_timeout(ACQUIRE_TIMEOUT)
                         .test_before_acquire(false)
+                        .idle_timeout(IDLE)
                         .after_connect(move |connection, _| {
-                            let session = session.clone();
+                            let (session, mariadb) = (session.clone(), mariadb.clone());
                             Box::pin(async move {
                                 connection.execute(AssertSqlSafe(session)).await?;
                                 connection.execute(MYSQL_ISOLATION).await?;
+                                let version: String =
+                                    sqlx::query_scalar("SELECT VERSION()").fetch_one(&mut *connection).await?;
+                                if version.contains("MariaDB") {
+                                    connection.execute(AssertSqlSafe(mariadb)).await?;
+                                }
                                 Ok(())
                             })
                         })
