@@ -79,6 +79,10 @@ pub(crate) async fn settle_alone(
 ) -> Result<(), StoreError> {
     let Entry::Message { key, message } = &item.entry else { return Ok(()) };
     let now = tx.now().await?;
+    if *outcome == Outcome::Applied {
+        // The row says WAITING; a lane's own rows say SUCCESS from their insert on.
+        tx.finish_inbox(key, &Verdict { status: Status::Success, code: None, reason: None }, &now).await?;
+    }
     let mut desk = Desk::new(shared, tx, &now, attempts);
     let subject = Subject { received_at: Some(received_at), ..Subject::of_message(item, key, message) };
     desk.first(&subject, outcome).await?;
