@@ -1,2 +1,19 @@
-//! The real suite: real Kafka, real Connect with Debezium, the built binary.
+//! The real suite: real Kafka, real Connect with Debezium, real databases and Redis, the built binary.
+//!
+//! `tests/stack/up.sh all` starts what it needs; a service that is missing fails the run. The tests share one Connect,
+//! which two of them kill, so they run one at a time:
+//! `cargo test --release --test real -- --test-threads=1`
 #![allow(clippy::unwrap_used)]
+
+mod broker;
+mod connect;
+mod daemon;
+mod database;
+mod journeys;
+mod kafka;
+mod killed_connect;
+mod killed_daemon;
+mod shop;
+mod stopping;
+mod throughput;
+mod world;

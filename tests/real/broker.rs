@@ -1,0 +1,188 @@
+//! What only a real broker does: transactions, topics and partitions that come while the daemon runs, big records,
+//! rebalances.
+
+use crate::daemon::Daemon;
+use crate::kafka::{self, Out, Producer};
+use crate::killed_daemon::{ROUTE, check_ledger, ledger, message_id, pay};
+use crate::world::{World, holds, until};
+
+/// Offsets 0..2 committed, 3 a marker, 4..6 aborted, 7 a marker, 8 in an open transaction.
+#[test]
+fn aborted_records_have_no_effect_and_markers_leave_no_lag() {
+    let world = World::new("transactions");
+    let bank = ledger(&world);
+    let topic = world.topic("payment.events");
+    kafka::create(&topic, 1, &[]);
+    let config = world.pipeline(&bank, &[&topic], ROUTE);
+    config.migrate();
+
+    let producer = Producer::transactional(&format!("{}-a", world.name));
+    producer.begin();
+    (0..3).for_each(|number| pay(&producer, &topic, number));
+    producer.commit();
+    producer.begin();
+    (3..6).for_each(|number| pay(&producer, &topic, number));
+    producer.flush(); // or they would never reach the log
+    producer.abort();
+    let mut daemon = Daemon::start(&config);
+    until(20, "the offset to pass the last marker", || {
+        let committed = kafka::committed(&world.name, &topic);
+        holds(committed == [8], || format!("{committed:?}"))
+    });
+    daemon.until_no_lag(10);
+    check_ledger(&bank, 3);
+
+    producer.begin();
+    pay(&producer, &topic, 3);
+    producer.flush();
+    // Beside the open one: what is behind it cannot be read yet.
+    let other = Producer::new(&[]);
+    pay(&other, &topic, 4);
+    other.flush();
+    assert_eq!(kafka::ends(&topic), [8], "the last stable offset");
+    daemon.until_no_lag(10);
+    check_ledger(&bank, 3);
+    producer.commit();
+    daemon.until_consumed(20, 5);
+    until(20, "the offset to pass the last marker", || {
+        let committed = kafka::committed(&world.name, &topic);
+        holds(committed == [11], || format!("{committed:?}"))
+    });
+    daemon.until_no_lag(10);
+    check_ledger(&bank, 5);
+    assert_eq!(daemon.outcomes(), [("applied", 5)].into_iter().collect());
+    // Nothing waits for a marker on the way out either.
+    let (status, took) = daemon.terminate(20);
+    assert!(status.success() && took.as_secs() < 5, "{status} after {took:?}");
+}
+
+#[test]
+fn topics_and_partitions_that_come_later_are_read_from_their_start() {
+    let world = World::new("growing");
+    let bank = ledger(&world);
+    let (first, second) = (world.topic("eu.payments"), world.topic("us.payments"));
+    kafka::create(&first, 2, &[]);
+    let pattern = format!("^{}\\.[a-z]+\\.payments$", world.name);
+    let config = world.pipeline(&bank, &[&pattern], ROUTE).option("topic.metadata.refresh.interval.ms", "1000");
+    config.migrate();
+    let producer = Producer::new(&[]);
+    (0..500).for_each(|number| pay(&producer, &first, number));
+    producer.flush();
+    let mut daemon = Daemon::start(&config);
+    daemon.until_consumed(30, 500);
+
+    kafka::create(&second, 3, &[]);
+    (500..1000).for_each(|number| pay(&producer, &second, number));
+    producer.flush();
+    daemon.until_consumed(30, 1000);
+    assert_eq!(daemon.lanes(), 5);
+
+    kafka::add_partitions(&first, 5);
+    let later = Producer::new(&[]); // learns of the new partitions at once
+    (1000..1500).for_each(|number| pay(&later, &first, number));
+    later.flush();
+    daemon.until_consumed(30, 1500);
+    assert_eq!(daemon.lanes(), 8);
+    assert!(kafka::ends(&first)[2..].iter().all(|end| *end > 0), "nothing came to the new partitions");
+    assert_eq!(daemon.outcomes(), [("applied", 1500)].into_iter().collect(), "nothing twice through the rebalances");
+    check_ledger(&bank, 1500);
+    for topic in [&first, &second] {
+        kafka::until_committed(20, &world.name, topic);
+    }
+}
+
+#[test]
+fn records_of_ten_megabytes_pass() {
+    let world = World::new("big");
+    let bank = world.database(crate::database::Kind::Postgres, "bank");
+    bank.run("CREATE TABLE documents (id text, body text)");
+    let topic = world.topic("documents");
+    kafka::create(&topic, 12, &[("max.message.bytes", "12000000")]);
+    let route = r#"
+[[route]]
+name = "documents"
+message_id = "header:id"
+[route.effect]
+kind = "sql"
+steps = [{ sql = "INSERT INTO documents (id, body) VALUES (:meta.messageId, :body)" }]
+"#;
+    // With the defaults for fetching: the broker gives a record whole even where it is above them.
+    let config = world.pipeline(&bank, &[&topic], route);
+    config.migrate();
+    let producer = Producer::new(&[("compression.type", "none")]);
+    let body = "ten bytes.".repeat(1_000_000);
+    let value = format!(r#"{{"body":"{body}"}}"#);
+    let mut daemon = Daemon::start(&config);
+    for number in 0..4 {
+        let id = message_id(number);
+        let (key, headers) = ("\"big\"", [("id", id.as_str())]);
+        producer.send(&Out {
+            topic: &topic,
+            partition: Some(number as i32 % 2),
+            key,
+            headers: &headers,
+            value: &value,
+        });
+    }
+    producer.flush();
+    daemon.until_consumed(60, 4);
+    assert_eq!(daemon.outcomes(), [("applied", 4)].into_iter().collect());
+    assert_eq!(bank.texts("SELECT length(body) FROM documents"), ["10000000"; 4]);
+    assert_eq!(bank.number("SELECT COUNT(DISTINCT body) FROM documents"), 1);
+    kafka::until_committed(20, &world.name, &topic);
+}
+
+#[test]
+fn a_second_daemon_shares_the_work_and_a_dead_one_leaves_it() {
+    const MESSAGES: u64 = 60_000;
+    let world = World::new("sharing");
+    let bank = ledger(&world);
+    let topic = world.topic("payment.events");
+    kafka::create(&topic, 6, &[]);
+    let config = world.pipeline(&bank, &[&topic], ROUTE).option("session.timeout.ms", "6000");
+    config.migrate();
+    let producer = Producer::new(&[]);
+    let send = |from, to| {
+        (from..to).for_each(|number| pay(&producer, &topic, number));
+        producer.flush();
+    };
+    let shared = |lanes: [&Daemon; 2], expected: [u64; 2]| {
+        until(30, "the partitions to be shared", || {
+            let lanes = lanes.map(Daemon::lanes);
+            holds(lanes == expected, || format!("{lanes:?}"))
+        });
+    };
+    send(0, 20_000);
+    let first = Daemon::start(&config);
+    until(30, "the first to be at work", || holds(bank.progress() > 2000, || "nothing".to_owned()));
+    let second = Daemon::start(&config);
+    shared([&first, &second], [3, 3]);
+    send(20_000, 30_000);
+    until(30, "both to work", || {
+        let done = [&first, &second].map(Daemon::consumed);
+        holds(bank.progress() == 30_000 && done.iter().all(|done| *done > 0), || format!("{done:?}"))
+    });
+    // A handover that was asked for repeats nothing.
+    let duplicates = [&first, &second].map(|d| d.metric("countersign_records_total", &[("outcome", "duplicate")]));
+    assert_eq!(duplicates, [Some(0.0); 2]);
+    check_ledger(&bank, 30_000);
+
+    send(30_000, 45_000);
+    until(30, "both to be in the middle", || holds(bank.progress() > 33_000, || format!("{}", bank.progress())));
+    second.kill();
+    until(30, "the work of the dead one to be taken over", || {
+        holds(bank.progress() == 45_000, || format!("{} by {} lanes", bank.progress(), first.lanes()))
+    });
+    check_ledger(&bank, 45_000);
+
+    // The other way of leaving: asked to, in mid-stream.
+    let third = Daemon::start(&config);
+    shared([&first, &third], [3, 3]);
+    send(45_000, MESSAGES);
+    let (status, took) = first.terminate(20);
+    assert!(status.success() && took.as_secs() < 6, "{status} after {took:?}");
+    until(30, "the rest", || holds(bank.progress() == MESSAGES, || format!("{}", bank.progress())));
+    check_ledger(&bank, MESSAGES);
+    kafka::until_committed(20, &world.name, &topic);
+    third.until_no_lag(20);
+}
