@@ -2,6 +2,7 @@
 //! every message gets one terminal receipt.
 
 pub mod app;
+pub mod check;
 pub mod cli;
 pub mod config;
 pub mod debezium;

@@ -3,6 +3,7 @@
 //! A claim that is not granted, an error, a time-out, a mark that does not match in every part: each leads to the
 //! inbox, which decides. This folder knows nothing of the store.
 
+pub mod inspect;
 pub mod memory;
 pub mod redis;
 

@@ -27,7 +27,7 @@ pub struct RedisOptions {
 }
 
 /// Deletes a claim if it is still ours. A script, for between a GET and a DEL somebody else may have claimed.
-const RELEASE: &str =
+pub(super) const RELEASE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
 
 impl RedisGate {

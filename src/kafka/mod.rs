@@ -5,6 +5,7 @@
 pub mod client;
 pub mod consumer;
 mod group;
+pub mod inspect;
 pub mod partition;
 pub mod producer;
 

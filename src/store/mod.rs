@@ -12,10 +12,12 @@ pub mod dialect;
 pub mod error;
 pub mod inbox;
 pub mod inbox_entries;
+pub mod inspect;
 pub mod lanes;
 pub mod meta;
 pub mod migrate;
 pub mod outbox;
+pub mod probe;
 pub mod row_versions;
 mod tx;
 
