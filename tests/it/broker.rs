@@ -11,6 +11,8 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use crate::wait::PATIENCE;
 
+/// When the members of a group change, the mock waits for the rest of it a second less than this.
+pub const SESSION_MS: &str = "3000";
 const ASK: Duration = Duration::from_secs(10);
 
 pub struct Broker {
@@ -97,6 +99,7 @@ impl Broker {
             .set("bootstrap.servers", self.address())
             .set("group.id", group)
             .set("enable.auto.commit", "false")
+            .set("session.timeout.ms", SESSION_MS)
             .set("enable.partition.eof", "true")
             .create()
             .unwrap()
@@ -121,14 +124,18 @@ impl Broker {
         list.find_partition(topic, partition).unwrap().set_metadata(metadata);
         let consumer = self.consumer(group);
         let deadline = Instant::now() + PATIENCE;
-        // The mock takes commits of its members alone, so that the operator has to be one for a moment.
+        let poll_until = |assigned: bool| {
+            while (consumer.assignment().unwrap().count() > 0) != assigned {
+                assert!(Instant::now() < deadline, "an operator's tool gets in and out of the group: {assigned}");
+                let _ = consumer.poll(Duration::from_millis(50));
+            }
+        };
+        // The mock takes commits of members alone, so that the operator has to be one for a moment.
         consumer.subscribe(&[topic]).unwrap();
-        while consumer.assignment().unwrap().count() == 0 {
-            assert!(Instant::now() < deadline, "the operator's tool gets no partition");
-            let _ = consumer.poll(Duration::from_millis(50));
-        }
+        poll_until(true);
         consumer.commit(&list, CommitMode::Sync).unwrap();
         consumer.unsubscribe();
+        poll_until(false);
     }
 
     /// Everything in a topic: key, value and headers, the partitions one after the other.

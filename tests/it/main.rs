@@ -5,9 +5,15 @@
 #![allow(clippy::unwrap_used)]
 
 mod broker;
+mod constraints;
 mod database;
+mod equivalence;
+mod guard;
 mod once;
 mod payments;
+mod poison;
+mod rejection;
+mod rows;
 mod tidy;
 mod wait;
 mod world;

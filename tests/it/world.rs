@@ -18,7 +18,7 @@ use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::broker::{Broker, Rec};
+use crate::broker::{Broker, Rec, SESSION_MS};
 use crate::database::{Database, Engine};
 use crate::wait::{PATIENCE, until, until_within};
 
@@ -95,6 +95,7 @@ impl World {
         format!(
             "[pipeline]\nname = \"{name}\"\n\
              [kafka]\nbrokers = \"{}\"\ntopics = [\"{topic}\"]\n\
+             [kafka.options]\n\"session.timeout.ms\" = {SESSION_MS}\n\"heartbeat.interval.ms\" = 500\n\
              [store]\nurl = \"{}\"\n\
              [receipts]\ntopic = \"{receipts}\"\n{}",
             self.broker.address(),

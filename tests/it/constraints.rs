@@ -1,0 +1,182 @@
+//! Constraint violations, and messages that come before the one that they need.
+
+use std::time::Duration;
+
+use crate::broker::Rec;
+use crate::wait::until;
+use crate::world::{World, everywhere};
+
+const TABLES: &str = "
+    CREATE TABLE parents (id BIGINT PRIMARY KEY);
+    CREATE TABLE children (n {serial}, id BIGINT NOT NULL UNIQUE, parent BIGINT NOT NULL, amount BIGINT NOT NULL CHECK (amount > 0),
+        FOREIGN KEY (parent) REFERENCES parents (id));
+    INSERT INTO parents VALUES (1);
+";
+
+/// Routes by the header `kind`: a parent, and children under these overrides.
+fn routes(overrides: &str) -> String {
+    let route = |kind: &str, sql: &str, overrides: &str| {
+        format!(
+            "[[route]]\nname = \"{kind}\"\nmatch = {{ topic = \"TOPIC\", header.kind = \"{kind}\" }}\n\
+             message_id = \"header:id\"\n[route.effect]\nkind = \"sql\"\nsteps = [{{ sql = \"{sql}\"{overrides} }}]\n"
+        )
+    };
+    let child = "INSERT INTO children (id, parent, amount) VALUES (:id, :parent, :amount)";
+    let parent = "INSERT INTO parents (id) VALUES (:id)";
+    [route("parent", parent, ""), route("child", child, overrides)].concat()
+}
+
+fn parent(id: i64) -> Rec {
+    Rec::new(format!("parent-{id}"), format!(r#"{{"id":{id}}}"#)).header("kind", "parent")
+}
+
+fn child(id: i64, parent: i64, amount: i64) -> Rec {
+    let value = format!(r#"{{"id":{id},"parent":{parent},"amount":{amount}}}"#);
+    Rec::new(format!("child-{id}-{parent}-{amount}"), value).header("kind", "child")
+}
+
+async fn children(world: &World) -> Vec<String> {
+    world.db.rows("id", "FROM children ORDER BY n").await
+}
+
+#[test]
+fn by_default_unique_rejects_and_a_check_parks() {
+    everywhere(|world| async move {
+        world.db.run(TABLES).await;
+        world.send(&[child(1, 1, 10), child(1, 1, 11), child(2, 1, 10), child(3, 1, -1), child(4, 1, 10)]).await;
+        let running = world.start(&routes("")).await;
+        running.outcomes(5, "applied=3 rejected=1 parked=1").await;
+        assert_eq!(children(&world).await, ["1", "2", "4"]);
+        assert_eq!(
+            world.inbox().await,
+            [
+                "child-1-1-10|SUCCESS|-",
+                "child-1-1-11|FAILED|UNIQUE",
+                "child-2-1-10|SUCCESS|-",
+                "child-3-1--1|FAILED|CHECK",
+                "child-4-1-10|SUCCESS|-",
+            ]
+        );
+        assert_eq!(world.dead_letters().await, ["3|child-3-1--1|poison|CHECK"]);
+        running.stop().await;
+    });
+}
+
+#[test]
+fn each_kind_of_violation_can_be_answered_otherwise() {
+    everywhere(|world| async move {
+        world.db.run(TABLES).await;
+        world.send(&[child(1, 1, 10), child(1, 1, 11), child(2, 99, 10), child(3, 1, -1), child(4, 1, 10)]).await;
+        let overrides = r#", on_unique = "ignore", on_foreign_key = "reject", on_check = "reject""#;
+        let running = world.start(&routes(overrides)).await;
+        running.outcomes(5, "applied=3 rejected=2").await;
+        assert_eq!(children(&world).await, ["1", "4"]);
+        assert_eq!(
+            world.pushed_in_short().await,
+            [
+                "child-1-1-10 SUCCESS -",
+                "child-1-1-11 SUCCESS IGNORED",
+                "child-2-99-10 FAILED FOREIGN_KEY",
+                "child-3-1--1 FAILED CHECK",
+                "child-4-1-10 SUCCESS -",
+            ]
+        );
+        assert_eq!(world.dead_letters().await, [""; 0]);
+        running.stop().await;
+
+        // The same again under `park`, with new ids.
+        let again: Vec<Rec> = [child(1, 1, 12), child(5, 98, 10), child(6, 1, -2)].into();
+        world.send(&again).await;
+        let overrides = r#", on_unique = "park", on_foreign_key = "park", on_check = "park""#;
+        let running = world.start(&routes(overrides)).await;
+        running.outcomes(3, "parked=3").await;
+        assert_eq!(
+            world.dead_letters().await,
+            ["5|child-1-1-12|poison|UNIQUE", "6|child-5-98-10|poison|FOREIGN_KEY", "7|child-6-1--2|poison|CHECK"]
+        );
+        running.stop().await;
+    });
+}
+
+#[test]
+fn a_child_before_its_parent_waits_and_is_applied_when_the_parent_comes() {
+    everywhere(|world| async move {
+        world.db.run(TABLES).await;
+        let config = format!("[retry]\nattempts = 1000\ndelay = \"200ms\"\nmax_delay = \"500ms\"\n{}", routes(""));
+        let running = world.start(&config).await;
+        world.send(&[child(7, 70, 10), child(1, 1, 10)]).await;
+        let seen = running.outcomes(2, "applied=1 parked=1").await;
+        assert_eq!(seen[0].reason.as_deref(), Some("waiting"));
+        assert_eq!(children(&world).await, ["1"], "the lane goes on");
+        assert_eq!(world.lane(0).await.unwrap().next_offset, 2);
+        let waiting = world.db.rows("message_id, status", "FROM countersign_inbox WHERE status = 'WAITING'").await;
+        assert_eq!(waiting, ["child-7-70-10|WAITING"]);
+        until("a PROCESSING receipt", || async {
+            world.pushed_in_short().await.contains(&"child-7-70-10 PROCESSING WAITING".to_owned()).then_some(())
+        })
+        .await;
+        let standing = running.view.lookup.receipts("child-7-70-10", None).await.unwrap();
+        assert_eq!(crate::world::in_short(&standing[0]), "child-7-70-10 PROCESSING WAITING");
+
+        // A copy that meets it is a duplicate; the parent stands behind it in the same partition.
+        world.send(&[child(7, 70, 10), parent(70)]).await;
+        until("the child", || async { (children(&world).await == ["1", "7"]).then_some(()) }).await;
+        running.outcomes(4, "applied=2 duplicate=1 parked=1").await;
+        until("its receipt", || async {
+            world.pushed_in_short().await.contains(&"child-7-70-10 SUCCESS -".to_owned()).then_some(())
+        })
+        .await;
+        assert_eq!(
+            world.pushed_in_short().await,
+            [
+                "child-1-1-10 SUCCESS -",
+                "child-7-70-10 PROCESSING WAITING",
+                "child-7-70-10 SUCCESS -",
+                "parent-70 SUCCESS -",
+            ]
+        );
+        assert_eq!(world.dead_letters().await, [""; 0]);
+        running.stop().await;
+    });
+}
+
+#[test]
+fn a_child_whose_parent_never_comes_is_parked_at_the_bound() {
+    everywhere(|world| async move {
+        world.db.run(TABLES).await;
+        let config = format!("[retry]\nattempts = 3\ndelay = \"100ms\"\nmax_delay = \"100ms\"\n{}", routes(""));
+        world.send(&[child(7, 70, 10), child(1, 1, 10)]).await;
+        let running = world.start(&config).await;
+        running.outcomes(2, "applied=1 parked=1").await;
+        until("the dead letter", || async { (world.dead_letters().await.len() == 1).then_some(()) }).await;
+        assert_eq!(world.dead_letters().await, ["0|child-7-70-10|retries|FOREIGN_KEY"]);
+        assert_eq!(world.db.rows("attempts", "FROM countersign_dead_letters").await, ["3"]);
+        until("its receipt", || async {
+            world.pushed_in_short().await.contains(&"child-7-70-10 FAILED FOREIGN_KEY".to_owned()).then_some(())
+        })
+        .await;
+        let rows = world.inbox().await;
+        assert!(rows.contains(&"child-7-70-10|FAILED|FOREIGN_KEY".to_owned()), "{rows:?}");
+        // It is terminal: a parent that comes now does not wake it.
+        world.send(&[parent(70), child(7, 70, 10)]).await;
+        running.outcomes(4, "applied=2 duplicate=1 parked=1").await;
+        crate::wait::stays(Duration::from_millis(800), "no child", || async { children(&world).await == ["1"] }).await;
+        running.stop().await;
+    });
+}
+
+#[test]
+fn a_waiting_message_outlives_a_restart() {
+    everywhere(|world| async move {
+        world.db.run(TABLES).await;
+        let config = format!("[retry]\nattempts = 1000\ndelay = \"100ms\"\nmax_delay = \"200ms\"\n{}", routes(""));
+        world.send(&[child(7, 70, 10)]).await;
+        let running = world.start(&config).await;
+        running.outcomes(1, "parked=1").await;
+        running.stop().await;
+        world.db.run("INSERT INTO parents VALUES (70)").await;
+        let running = world.start(&config).await;
+        until("the child", || async { (children(&world).await == ["7"]).then_some(()) }).await;
+        running.stop().await;
+    });
+}
