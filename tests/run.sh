@@ -37,12 +37,11 @@ cargo test --locked --lib --bins --examples
 cargo test --locked --test it
 
 step "the demo"
-cargo build --locked --release
-./target/release/countersign demo --output json --dir "$(mktemp -d)" | tee /dev/stderr \
+cargo run --locked --quiet -- demo --output json --dir "$(mktemp -d)" | tee /dev/stderr \
   | jq -e '.consumed == .applied + .duplicate + .skipped + .rejected + .parked + .conflict and .consumed > 50'
 
 if [ "$what" = all ]; then
   step "the real suite"
-  cargo test --locked --release --test real -- --test-threads=1
+  cargo test --locked --test real -- --test-threads=1
 fi
 step "all passed"

@@ -394,7 +394,12 @@ impl Attempt<'_> {
                 Ok::<_, StoreError>(row)
             };
             match looked.await {
-                Ok(row) => return Ok(row.is_some_and(|row| self.owns(&row) && row.records_seen == records_seen)),
+                Ok(row) => {
+                    let committed = |row: LaneRow| {
+                        self.owns(&row) && row.records_seen == records_seen && row.next_offset >= self.next_offset
+                    };
+                    return Ok(row.is_some_and(committed));
+                }
                 Err(error) if error.meaning() == Meaning::Fatal => return Err(error),
                 Err(_) => tokio::time::sleep(wait).await,
             }
