@@ -38,8 +38,9 @@ pub(super) async fn checks(config: &Config, connection: &Connection) -> Vec<Chec
     checks.extend(topics(config, &cluster.topics));
     let inputs = inputs(config, &cluster.topics);
     checks.extend(pool(config, &inputs));
-    checks.extend(settings(config, connection, &inputs).await);
-    checks.extend(receipts(config, connection, &cluster).await);
+    let kept = settings(config, connection, &inputs, &cluster).await;
+    checks.extend(retained(config, &inputs, &kept));
+    checks.extend(receipts(config, connection, &cluster, &kept).await);
     checks.push(members(&config.kafka.group, &group));
     checks
 }
@@ -123,27 +124,43 @@ fn pool(config: &Config, inputs: &[&TopicInfo]) -> Option<Check> {
     Some(Check::warn("store pool", detail, format!("{remedy}, or run more instances")))
 }
 
-/// What the topics' own settings say.
-async fn settings(config: &Config, connection: &Connection, inputs: &[&TopicInfo]) -> Vec<Check> {
-    let names: Vec<String> = inputs.iter().map(|topic| topic.name.clone()).collect();
-    let asked = tokio::time::timeout(ASK + SPARE, topic_settings(connection, &names, ASK)).await;
-    let why = match asked {
-        Ok(Ok(found)) => return judged(config, &names, &found),
-        Ok(Err(why)) => why.to_string(),
-        Err(_) => "no answer".to_owned(),
-    };
-    vec![Check::warn(
-        "kafka retention",
-        format!("the brokers do not tell how long the topics are kept: {why}"),
-        "allow this user DescribeConfigs on the topics, or see yourself that `[store] retention` covers their \
-         retention.ms + segment.ms",
-    )]
+/// The settings of the inputs and of the receipts' topic, all in one question.
+async fn settings(
+    config: &Config,
+    connection: &Connection,
+    inputs: &[&TopicInfo],
+    cluster: &Cluster,
+) -> Result<BTreeMap<String, Settings>, String> {
+    let mut names: Vec<String> = inputs.iter().map(|topic| topic.name.clone()).collect();
+    names.extend(config.receipts.topic.iter().filter(|topic| exists(cluster, topic)).cloned());
+    match tokio::time::timeout(ASK + SPARE, topic_settings(connection, &names, ASK)).await {
+        Ok(answer) => answer.map_err(|why| why.to_string()),
+        Err(_) => Err("no answer".to_owned()),
+    }
 }
 
-fn judged(config: &Config, names: &[String], found: &BTreeMap<String, Settings>) -> Vec<Check> {
+fn exists(cluster: &Cluster, topic: &str) -> bool {
+    cluster.topics.iter().any(|existing| existing.name == topic)
+}
+
+/// What the inputs' own settings say.
+fn retained(config: &Config, inputs: &[&TopicInfo], kept: &Result<BTreeMap<String, Settings>, String>) -> Vec<Check> {
+    let names: Vec<&str> = inputs.iter().map(|topic| topic.name.as_str()).collect();
+    match kept {
+        Ok(found) => judged(config, &names, found),
+        Err(why) => vec![Check::warn(
+            "kafka retention",
+            format!("the brokers do not tell how long the topics are kept: {why}"),
+            "allow this user DescribeConfigs on the topics, or see yourself that `[store] retention` covers their \
+             retention.ms + segment.ms",
+        )],
+    }
+}
+
+fn judged(config: &Config, names: &[&str], found: &BTreeMap<String, Settings>) -> Vec<Check> {
     let mut checks = Vec::new();
     for name in names {
-        match found.get(name) {
+        match found.get(*name) {
             Some(settings) => checks.extend(retention(config, name, settings)),
             None => checks.push(Check::warn(
                 "kafka retention",
@@ -155,12 +172,17 @@ fn judged(config: &Config, names: &[String], found: &BTreeMap<String, Settings>)
     if checks.is_empty() && !names.is_empty() {
         checks.push(Check::ok("kafka retention", "the inbox remembers as long as the topics can redeliver"));
     }
-    checks.extend(message_size(config, found));
+    checks.extend(message_size(config, found.iter().filter(|(topic, _)| names.contains(&topic.as_str()))));
     checks
 }
 
 /// Receipts need a topic to go to, which is none of the inputs and keeps every receipt.
-async fn receipts(config: &Config, connection: &Connection, cluster: &Cluster) -> Vec<Check> {
+async fn receipts(
+    config: &Config,
+    connection: &Connection,
+    cluster: &Cluster,
+    kept: &Result<BTreeMap<String, Settings>, String>,
+) -> Vec<Check> {
     let name = "kafka receipts";
     let ReceiptOptions { topic, .. } = &config.receipts;
     let Some(topic) = topic else {
@@ -170,15 +192,10 @@ async fn receipts(config: &Config, connection: &Connection, cluster: &Cluster) -
         let detail = format!("{topic} is among the inputs: receipts would be read as messages");
         return vec![Check::fail(name, detail, "name another topic in [receipts]")];
     }
-    if cluster.topics.iter().any(|existing| existing.name == *topic) {
-        let kept = topic_settings(connection, std::slice::from_ref(topic), ASK);
-        let compacted = match tokio::time::timeout(ASK + SPARE, kept).await {
-            Ok(Ok(found)) => {
-                found.get(topic).is_some_and(|s| s.get("cleanup.policy").is_some_and(|p| p.contains("compact")))
-            }
-            // The question of retention has said so already.
-            Ok(Err(_)) | Err(_) => false,
-        };
+    if exists(cluster, topic) {
+        // Where the brokers do not tell, the check of retention has said so.
+        let policy = kept.as_ref().ok().and_then(|found| found.get(topic)?.get("cleanup.policy"));
+        let compacted = policy.is_some_and(|policy| policy.contains("compact"));
         if compacted {
             let detail =
                 format!("{topic} is compacted: of the receipts of one correlation id only the last would stay");
@@ -223,11 +240,15 @@ fn members(group: &str, answer: &Group) -> Check {
                 )
             }
         }
-        Err(why) => Check::warn(
-            name,
-            format!("the brokers do not tell about {group}: {why}"),
-            "allow this user Describe and Read on the group: without them it cannot join",
-        ),
+        Err(why) => {
+            let remedy = match why {
+                Unanswered::Unsupported(_) => "see yourself that no other program reads with it",
+                Unanswered::Refused(_) | Unanswered::Unreachable(_) | Unanswered::Setup(_) => {
+                    "allow this user Describe and Read on the group: without them it cannot join"
+                }
+            };
+            Check::warn(name, format!("the brokers do not tell about {group}: {why}"), remedy)
+        }
     }
 }
 

@@ -46,8 +46,10 @@ async fn table(name: &str, spec: &TableSpec, store: &Store) -> Check {
         Err(error) => return Check::refused(name, &format!("{shown} cannot be looked at"), &error),
     };
     if columns.is_empty() {
-        let remedy =
-            "create it, correct `table`, or let this user see it; on Postgres the search_path of the user counts";
+        let remedy = match store.dialect() {
+            Dialect::Postgres => "create it, correct `table`, or put its schema into the user's search_path",
+            Dialect::MySql | Dialect::Sqlite => "create it, or correct `table`",
+        };
         return Check::fail(name, format!("there is no table {shown}"), remedy);
     }
     let has = |wanted: &str| columns.iter().any(|column| column.name == wanted);

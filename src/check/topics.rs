@@ -1,6 +1,5 @@
 //! How a topic is kept, against what the inbox remembers and what the client can fetch.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{Check, span};
@@ -96,11 +95,14 @@ const RECEIVE_BYTES: u64 = 100_000_000;
 const FRAME_BYTES: u64 = 512;
 
 /// A batch that is larger than a response may be is never fetched: the partition would stand for ever.
-pub(super) fn message_size(config: &Config, topics: &BTreeMap<String, Settings>) -> Option<Check> {
+pub(super) fn message_size<'a>(
+    config: &Config,
+    topics: impl Iterator<Item = (&'a String, &'a Settings)>,
+) -> Option<Check> {
     let option = config.kafka.options.get("receive.message.max.bytes");
     let most = option.and_then(|value| value.expose().parse().ok()).unwrap_or(RECEIVE_BYTES);
     let size = |settings: &Settings| settings.get("max.message.bytes")?.parse::<u64>().ok();
-    let (topic, size) = topics.iter().filter_map(|(topic, s)| Some((topic, size(s)?))).max_by_key(|(_, size)| *size)?;
+    let (topic, size) = topics.filter_map(|(topic, s)| Some((topic, size(s)?))).max_by_key(|(_, size)| *size)?;
     (size + FRAME_BYTES > most).then(|| {
         Check::fail(
             "kafka message size",
@@ -112,6 +114,8 @@ pub(super) fn message_size(config: &Config, topics: &BTreeMap<String, Settings>)
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::check::Outcome;
     use crate::config::Host;
@@ -160,9 +164,12 @@ mod tests {
 
     #[test]
     fn a_batch_larger_than_a_response_is_found() {
-        let sized = |bytes: &str| BTreeMap::from([("shop".to_owned(), settings(&[("max.message.bytes", bytes)]))]);
         let config = config("14d", SQL);
-        assert_eq!(message_size(&config, &sized("1048588")), None);
-        assert_eq!(message_size(&config, &sized("100000000")).unwrap().outcome, Outcome::Fail);
+        let sized = |bytes: &str| {
+            let topics = BTreeMap::from([("shop".to_owned(), settings(&[("max.message.bytes", bytes)]))]);
+            message_size(&config, topics.iter())
+        };
+        assert_eq!(sized("1048588"), None);
+        assert_eq!(sized("100000000").unwrap().outcome, Outcome::Fail);
     }
 }
