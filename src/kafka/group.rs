@@ -261,6 +261,8 @@ impl ClientContext for GroupContext {
                     self.set_trouble(Some("no Kafka broker can be reached".to_owned()));
                 }
             }
+            // No trouble: rust-rdkafka tells of the end of a partition here as well.
+            Some(RDKafkaErrorCode::PartitionEOF) => {}
             _ => {
                 warn!(%error, reason, "kafka");
                 self.set_trouble(Some(format!("kafka: {error}")));
