@@ -26,7 +26,7 @@ use crate::offsets::LostOffsets;
 use crate::pipeline::batch::ReaderSettings;
 use crate::pipeline::lane::{self, LaneOptions};
 use crate::pipeline::status::Lanes;
-use crate::pipeline::{Observed, PipelineOptions, RetryPolicy, Shared};
+use crate::pipeline::{Observed, PipelineOptions, RetryPolicy, Shared, Turns};
 use crate::relay::Relay;
 use crate::store::{Dialect, Store, StoreError, StoreOptions};
 use crate::supervisor::{Health, PipelineView, observe};
@@ -132,6 +132,7 @@ impl Pipeline {
             inbox: config.routes.iter().map(keeps_inbox).collect(),
             options: pipeline_options(&config),
             metrics,
+            turns: Turns::default(),
             receipts: Arc::new(Notify::new()),
             observer: None,
         };

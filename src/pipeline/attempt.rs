@@ -49,6 +49,8 @@ pub struct Attempt<'a> {
     /// The lane's next offset if this slice is committed.
     pub next_offset: i64,
     pub mode: Mode,
+    /// Lanes take turns: not beside those of other processes either.
+    pub alone: bool,
     /// Confirmed marks of the gate, by inbox key.
     pub marks: &'a HashMap<Vec<u8>, Mark>,
 }
@@ -118,6 +120,9 @@ impl Attempt<'_> {
         if let Some(stop) = self.stop(&row) {
             tx.rollback().await;
             return Ok(stop);
+        }
+        if self.alone {
+            tx.wait_for_turn().await?;
         }
         let token = rand::rng().random::<i64>();
         let head = BatchHead {

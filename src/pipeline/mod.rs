@@ -7,6 +7,7 @@ pub mod lane;
 pub mod processor;
 pub(crate) mod settle;
 pub mod status;
+mod turns;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use crate::record::RecordPosition;
 use crate::store::Store;
 
 use batch::ReaderSettings;
+pub use turns::Turns;
 
 /// What all lanes of one pipeline share.
 pub struct Shared {
@@ -35,6 +37,7 @@ pub struct Shared {
     pub inbox: Vec<bool>,
     pub options: PipelineOptions,
     pub metrics: Metrics,
+    pub turns: Turns,
     /// Wakes the relay after a commit that left receipts.
     pub receipts: Arc<Notify>,
     /// Told of every record's outcome after its commit, if anybody wants to know.

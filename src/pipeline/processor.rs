@@ -116,6 +116,10 @@ impl Processor {
             }
             let Range { start, end } = piece.range.clone();
             let next = items.get(end).map_or(next_offset, |item| item.record.position.offset);
+            let turn = tokio::select! {
+                () = self.stop.cancelled() => return Err(Halt::Stopped),
+                turn = self.shared.turns.take() => turn,
+            };
             let attempt = Attempt {
                 shared: &self.shared,
                 lane: &self.lane,
@@ -123,9 +127,12 @@ impl Processor {
                 known_next: self.known_next.load(Ordering::Relaxed),
                 next_offset: next,
                 mode: piece.mode,
+                alone: turn.is_some(),
                 marks,
             };
-            match attempt.run().await {
+            let attempted = attempt.run().await;
+            drop(turn);
+            match attempted {
                 Ok(Attempted::Committed(committed)) => {
                     self.known_next.fetch_max(next, Ordering::Relaxed);
                     self.lanes.set(&self.lane_name(), LaneState::Running);
@@ -183,6 +190,9 @@ impl Processor {
             Meaning::Transient => {
                 piece.failures += 1;
                 self.retry(&error, "transient");
+                if error.is_deadlock() {
+                    self.shared.turns.deadlocked();
+                }
                 let stubborn = piece.failures >= STUBBORN && matches!(error, StoreError::Answer { .. });
                 if stubborn && length > 1 && self.shared.store.ping().await.is_ok() {
                     push_halves(todo, &piece);

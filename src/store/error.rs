@@ -54,6 +54,17 @@ impl StoreError {
         }
     }
 
+    /// Two transactions waited for each other, and this one had to give way.
+    pub fn is_deadlock(&self) -> bool {
+        let Self::Answer { dialect, code, .. } = self else { return false };
+        match dialect {
+            Dialect::Postgres => code == "40P01",
+            Dialect::MySql => code == "1213",
+            // One writer at a time.
+            Dialect::Sqlite => false,
+        }
+    }
+
     /// What went wrong, for dead letters and receipts: the server's text without the value that it quotes.
     pub fn for_people(&self) -> String {
         let Self::Answer { dialect, code, message, column, .. } = self else { return self.to_string() };

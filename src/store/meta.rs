@@ -16,6 +16,8 @@ const GET: Sql = Sql {
     mysql: "SELECT value FROM countersign_meta WHERE name = ?",
     sqlite: "SELECT value FROM countersign_meta WHERE name = ?",
 };
+/// Any row that each store has would do, and this one is written once in the store's life.
+const TURN: &str = "SELECT 1 FROM countersign_meta WHERE name = 'store_epoch' FOR UPDATE";
 const PUT: Sql = Sql {
     postgres: "INSERT INTO countersign_meta (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
     mysql: "INSERT INTO countersign_meta (name, value) VALUES (?, ?) ON DUPLICATE KEY UPDATE value = VALUES(value)",
@@ -71,6 +73,16 @@ impl Tx {
     pub async fn meta(&mut self, name: &str) -> Result<Option<String>, StoreError> {
         let rows = self.fetch(GET.of(self.dialect()), vec![Bind::text(name)]).await?;
         rows.first().map(|row| row.text(0)).transpose()
+    }
+
+    /// From here to its end this transaction runs beside no other one that has said the same. After the fence: whoever
+    /// holds the turn waits for no lane row.
+    pub async fn wait_for_turn(&mut self) -> Result<(), StoreError> {
+        match self.dialect() {
+            Dialect::Postgres | Dialect::MySql => self.fetch(TURN, Vec::new()).await.map(drop),
+            // One writer at a time.
+            Dialect::Sqlite => Ok(()),
+        }
     }
 
     pub async fn set_meta(&mut self, name: &str, value: &str) -> Result<(), StoreError> {
