@@ -168,6 +168,13 @@ impl Daemon {
         });
     }
 
+    /// What it warned of: nothing, where nothing went wrong.
+    pub fn warnings(&self) -> Vec<String> {
+        let log = fs::read_to_string(&self.log).unwrap();
+        let lines = log.lines().filter(|line| line.contains(" WARN ") || line.contains(" ERROR "));
+        lines.map(str::to_owned).collect()
+    }
+
     fn last_words(&self) -> String {
         last_lines(&self.log, 40)
     }

@@ -50,6 +50,7 @@ fn travel(test: &str, source: Kind, bank: Kind) {
         kafka::until_committed(20, &shop.config.name, topic);
     }
     daemon.until_no_lag(20);
+    assert_eq!(daemon.warnings(), [""; 0]);
     let (status, took) = daemon.terminate(20);
     assert!(status.success(), "{status} after {took:?}");
     shop.compare();

@@ -66,12 +66,16 @@ pub fn delete(name: &str) {
     }
 }
 
-/// The offset after the last record of each partition, up to the last stable one.
+/// The offset after the last record of each partition, up to the last stable one; empty while there is no such topic.
 pub fn ends(topic: &str) -> Vec<i64> {
     let consumer: BaseConsumer = config().set("isolation.level", "read_committed").create().unwrap();
-    let metadata = consumer.fetch_metadata(Some(topic), ASK).unwrap();
-    let partitions = 0..metadata.topics()[0].partitions().len() as i32;
-    partitions.map(|partition| consumer.fetch_watermarks(topic, partition, ASK).unwrap().1).collect()
+    // A topic that was just made has no leaders for a moment.
+    until(10, "the topic's ends", || {
+        let metadata = consumer.fetch_metadata(Some(topic), ASK).map_err(|error| error.to_string())?;
+        let partitions = 0..metadata.topics()[0].partitions().len() as i32;
+        let ends = partitions.map(|partition| Ok(consumer.fetch_watermarks(topic, partition, ASK)?.1));
+        ends.collect::<Result<_, KafkaError>>().map_err(|error| error.to_string())
+    })
 }
 
 /// What the group has committed of each partition; -1 where nothing is.

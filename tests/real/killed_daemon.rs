@@ -109,7 +109,7 @@ fn ten_kills_leave_one_effect_and_one_receipt_a_message() {
     let mut daemon = Daemon::start(&config);
     for kill in 1..=KILLS {
         let before = bank.progress();
-        let records = send(kill * MESSAGES / (KILLS + 1), &mut random);
+        let records = send((kill + 1) * MESSAGES / (KILLS + 1), &mut random);
         let upto = random.random_range(before..records);
         let started = Instant::now();
         until(30, "a moment to kill it", || {
