@@ -10,7 +10,7 @@ use crate::world::{World, everywhere, tally};
 const TABLES: &str = "
     CREATE TABLE rows_a (n {serial}, k BIGINT NOT NULL UNIQUE, v VARCHAR(10) NOT NULL CHECK (length(v) <= 10), w BIGINT);
     CREATE TABLE rows_b (n {serial}, k BIGINT NOT NULL UNIQUE, v VARCHAR(10) NOT NULL CHECK (length(v) <= 10), w BIGINT);
-    CREATE TABLE nothing (id BIGINT);
+    CREATE TABLE spare (id BIGINT);
 ";
 
 fn route(table: &str, extra_step: &str) -> String {
@@ -50,7 +50,7 @@ async fn compare(world: &World, seed: u64) {
     world.send(&to("rows_a", 0)).await;
     world.send(&to("rows_b", 1)).await;
     // The second step makes the route go message by message and does nothing.
-    let harmless = ", { sql = \"UPDATE nothing SET id = 1 WHERE id = :k\" }";
+    let harmless = ", { sql = \"UPDATE spare SET id = 1 WHERE id = :k\" }";
     let pause = "[pause]\nparks = 100000\nratio = 1.0\nwindow = 100000\n";
     let running = world.start(&[pause, &route("rows_a", ""), &route("rows_b", harmless)].concat()).await;
     let seen = running.seen(600).await;

@@ -5,12 +5,15 @@
 #![allow(clippy::unwrap_used)]
 
 mod broker;
-mod check;
 mod constraints;
 mod database;
 mod equivalence;
+mod fence;
+mod gate;
 mod guard;
+mod offsets;
 mod once;
+mod pause;
 mod payments;
 mod poison;
 mod rejection;

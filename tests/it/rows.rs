@@ -105,13 +105,13 @@ fn an_absent_field_and_an_unavailable_one_leave_their_columns_alone() {
                 change("u", 30, NULL, json!({"id": 1, "amount": 7})),
                 // Not there: the value is nowhere to be had.
                 change("u", 40, NULL, json!({"id": 2, "status": "x", "note": toast, "amount": 6})),
-                change("u", 50, NULL, json!({"id": 1, "status": "talks of __debezium_u"})),
+                change("u", 50, NULL, json!({"id": 1, "status": "of __debezium_u"})),
             ])
             .await;
         let running = world.start(&route("")).await;
         running.outcomes(5, "applied=4 parked=1").await;
         let rows = world.db.rows("id, status, note, amount", "FROM orders_copy ORDER BY id").await;
-        assert_eq!(rows, ["1|talks of __debezium_u|long text|7"]);
+        assert_eq!(rows, ["1|of __debezium_u|long text|7"]);
         assert!(world.dead_letters().await[0].ends_with("|poison|unavailable"));
         running.stop().await;
     });

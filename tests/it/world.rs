@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use countersign::app::Pipeline;
 use countersign::config::{Config, Host};
@@ -196,7 +196,13 @@ impl Running {
             match tokio::time::timeout(PATIENCE, receiver.recv()).await {
                 Ok(Some(one)) => seen.push(one),
                 Ok(None) | Err(_) => {
-                    panic!("only {} of {count} records were seen ({})\n{:?}", seen.len(), tally(seen), self.reasons())
+                    let lanes = self.view.lanes.reports();
+                    panic!(
+                        "only {} of {count} records were seen ({})\n{lanes:?}\n{:?}",
+                        seen.len(),
+                        tally(seen),
+                        self.reasons()
+                    )
                 }
             }
         }
@@ -245,11 +251,15 @@ impl Running {
 
     /// Waits until readiness has this status and a reason that contains the text.
     pub async fn stands(&self, status: Readiness, text: &str) {
-        until(&format!("{status:?} because of {text:?}, now {:?}", self.reasons()), || async {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
             let (now, reasons) = self.reasons();
-            (now == status && reasons.iter().any(|reason| reason.contains(text))).then_some(())
-        })
-        .await;
+            if now == status && reasons.iter().any(|reason| reason.contains(text)) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "not {status:?} because of {text:?} but {now:?}: {reasons:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     pub async fn ready(&self) {
@@ -264,6 +274,11 @@ impl Running {
             Err(_) => panic!("the pipeline does not end"),
         }
     }
+}
+
+/// A port that was free a moment ago.
+pub fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 fn value_of(line: &str) -> f64 {
