@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod broker;
+mod check;
 mod constraints;
 mod database;
 mod equivalence;
