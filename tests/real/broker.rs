@@ -132,6 +132,35 @@ steps = [{ sql = "INSERT INTO documents (id, body) VALUES (:meta.messageId, :bod
     kafka::until_committed(20, &world.name, &topic);
 }
 
+/// Two pods with one `group.instance.id`: the broker knows only the newer one.
+#[test]
+fn of_two_daemons_with_one_instance_id_the_older_ends_and_says_why() {
+    let world = World::new("instance");
+    let bank = ledger(&world);
+    let topic = world.topic("payment.events");
+    kafka::create(&topic, 6, &[]);
+    let config = world.pipeline(&bank, &[&topic], ROUTE).option("group.instance.id", "pod-0");
+    config.migrate();
+    let producer = Producer::new(&[]);
+    let send = |from, to| {
+        (from..to).for_each(|number| pay(&producer, &topic, number));
+        producer.flush();
+    };
+    send(0, 10_000);
+    let mut first = Daemon::start(&config);
+    first.until_consumed(30, 2000);
+    let second = Daemon::start(&config);
+    let status = first.until_ended(30);
+    assert_eq!(status.code(), Some(1), "not 0: whoever started it must hear of it");
+    let said = first.warnings().into_iter().find(|line| line.contains("group.instance.id"));
+    assert!(said.is_some(), "the log does not name the setting: {:?}", first.warnings());
+    send(10_000, 20_000);
+    until(30, "the newer one to do all the work", || {
+        holds(bank.progress() == 20_000, || format!("{} by {} lanes", bank.progress(), second.lanes()))
+    });
+    check_ledger(&bank, 20_000);
+}
+
 #[test]
 fn a_second_daemon_shares_the_work_and_a_dead_one_leaves_it() {
     const MESSAGES: u64 = 60_000;

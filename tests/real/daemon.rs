@@ -19,6 +19,7 @@ pub struct Config {
     pub name: String,
     pub topics: Vec<String>,
     pub store: String,
+    pub retention: String,
     pub gate: String,
     pub receipts: String,
     /// `[kafka.options]`
@@ -39,7 +40,7 @@ impl Config {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = self.folder.join(format!("{}-{number}.toml", self.name));
         let listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        let Self { name, topics, store, gate, receipts, options, routes, folder: _ } = self;
+        let Self { name, topics, store, retention, gate, receipts, options, routes, folder: _ } = self;
         let options: String = options.iter().map(|(key, value)| format!("\"{key}\" = \"{value}\"\n")).collect();
         let brokers = env("COUNTERSIGN_KAFKA");
         let text = format!(
@@ -53,7 +54,7 @@ topics = {topics:?}
 {options}
 [store]
 url = "{store}"
-retention = "forever"
+retention = "{retention}"
 [gate]
 url = "{gate}"
 [receipts]
@@ -66,10 +67,17 @@ listen = "{listen}"
         (path, format!("http://{listen}"))
     }
 
-    /// Runs a command of the binary with this configuration.
+    /// Runs a command of the binary with this configuration; it must succeed.
     pub fn command(&self, arguments: &[&str]) -> String {
         let (path, _) = self.write();
         run(Command::new(BINARY).args(arguments).arg("-c").arg(path))
+    }
+
+    /// The same, for its exit code and what it printed on standard output.
+    pub fn outcome(&self, arguments: &[&str]) -> (i32, String) {
+        let (path, _) = self.write();
+        let done = Command::new(BINARY).args(arguments).arg("-c").arg(path).output().unwrap();
+        (done.status.code().unwrap(), String::from_utf8(done.stdout).unwrap())
     }
 
     pub fn migrate(&self) {
@@ -107,10 +115,14 @@ impl Daemon {
     pub fn terminate(mut self, seconds: u64) -> (ExitStatus, Duration) {
         let asked = Instant::now();
         run(Command::new("kill").args(["-TERM", &self.pid().to_string()]));
-        let status = until(seconds, "the daemon to end", || {
+        (self.until_ended(seconds), asked.elapsed())
+    }
+
+    /// Waits until it ends by itself.
+    pub fn until_ended(&mut self, seconds: u64) -> ExitStatus {
+        until(seconds, "the daemon to end", || {
             self.child.try_wait().unwrap().ok_or_else(|| format!("still running\n{}", self.last_words()))
-        });
-        (status, asked.elapsed())
+        })
     }
 
     fn get(&self, path: &str) -> Option<String> {

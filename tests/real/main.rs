@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod broker;
+mod checklist;
 mod connect;
 mod daemon;
 mod database;

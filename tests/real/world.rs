@@ -102,6 +102,7 @@ impl World {
             name: self.name.clone(),
             topics: topics.iter().map(|topic| (*topic).to_owned()).collect(),
             store: store.url(),
+            retention: "forever".to_owned(),
             gate: env("COUNTERSIGN_REDIS_URL").to_owned(),
             receipts: self.topic("receipts"),
             options: Vec::new(),
