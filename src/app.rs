@@ -28,7 +28,8 @@ use crate::pipeline::lane::{self, LaneOptions};
 use crate::pipeline::status::Lanes;
 use crate::pipeline::{Observed, PipelineOptions, RetryPolicy, Shared, Turns};
 use crate::relay::Relay;
-use crate::store::{Dialect, Store, StoreError, StoreOptions};
+use crate::store::migrate::VERSION;
+use crate::store::{Dialect, Store, StoreError, StoreOptions, sqlite_path};
 use crate::supervisor::{Health, PipelineView, observe};
 use crate::sweeper::Sweeper;
 
@@ -167,6 +168,9 @@ struct Running {
 
 impl Running {
     async fn run(self, stop: CancellationToken) -> Result<(), AppError> {
+        if !self.await_tables(&stop).await {
+            return Ok(());
+        }
         let Some((consumer, assigned)) = self.join_group(&stop).await? else { return Ok(()) };
         let parts = CancellationToken::new();
         let mut tasks = JoinSet::new();
@@ -247,6 +251,31 @@ impl Running {
                     self.view.health.gate((!up).then(|| "the gate does not answer: the inbox does its work".to_owned()));
                     observe(&self.view, &self.shared.metrics).await;
                 }
+            }
+        }
+    }
+
+    /// Waits until the database has tables that can be trusted: with a collation that joins different ids, nothing may
+    /// start. False if it was stopped before.
+    async fn await_tables(&self, stop: &CancellationToken) -> bool {
+        loop {
+            let store = &self.shared.store;
+            let fault = match store.schema_version().await {
+                Ok(version) if version < VERSION => {
+                    Some("the tables are missing or old: run `countersign migrate`".to_owned())
+                }
+                Ok(_) => match store.key_faults().await {
+                    Ok(faults) => faults.into_iter().next(),
+                    Err(error) => Some(error.with_advice()),
+                },
+                Err(error) => Some(error.with_advice()),
+            };
+            let Some(fault) = fault else { return true };
+            warn!(pipeline = %self.shared.pipeline, "not started yet: {fault}");
+            self.view.health.starting(Some(fault));
+            tokio::select! {
+                () = stop.cancelled() => return false,
+                () = tokio::time::sleep(Duration::from_secs(1)) => {}
             }
         }
     }
@@ -333,8 +362,7 @@ pub fn lock_files(configs: &[Config]) -> Result<Vec<File>, AppError> {
     let mut paths = BTreeSet::new();
     for config in configs {
         if config.store.dialect == Dialect::Sqlite {
-            let url = config.store.url.expose();
-            paths.insert(format!("{}.lock", url.trim_start_matches("sqlite:").trim_start_matches("//")));
+            paths.insert(format!("{}.lock", sqlite_path(config.store.url.expose())));
         }
     }
     let mut locks = Vec::new();

@@ -150,9 +150,6 @@ pub async fn observe(view: &PipelineView, metrics: &Metrics) {
     };
     match counted.await {
         Ok(()) => view.health.store(None),
-        Err(error) => {
-            let advice = error.advice().map_or_else(String::new, |advice| format!(": {advice}"));
-            view.health.store(Some(format!("{error}{advice}")));
-        }
+        Err(error) => view.health.store(Some(error.with_advice())),
     }
 }

@@ -100,10 +100,7 @@ pub enum Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        let text = match error.advice() {
-            Some(advice) => format!("{error}: {advice}"),
-            None => error.to_string(),
-        };
+        let text = error.with_advice();
         match (&error, error.meaning()) {
             (StoreError::Setup(_), _) => Self::Usage(text),
             (_, Meaning::Transient) => Self::Unreachable(text),

@@ -1,7 +1,7 @@
 //! One transaction over a slice of a lane's records. The straight line: fence, record, judge, apply, settle, advance,
 //! commit.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::Instant;
 
 use rand::Rng as _;
@@ -9,11 +9,11 @@ use rand::Rng as _;
 use super::Shared;
 use super::batch::{Entry, Faulty, Item};
 use super::judge::{Judgement, judge};
+use super::marks::valid_marks;
 use super::settle::{OPERATOR, Settled, settle};
 use crate::decision::{Outcome, ParkWindow, RecordOutcome, Refusal, RefusalKind};
 use crate::effect::Delivery;
 use crate::gate::Mark;
-use crate::message::Message;
 use crate::store::inbox::{BatchHead, NewRow, Status};
 use crate::store::lanes::{LaneAdvance, LaneKey, LaneRow};
 use crate::store::{Meaning, StoreError, Tx};
@@ -132,7 +132,7 @@ impl Attempt<'_> {
             token,
             now: &row.now,
         };
-        let marks = self.valid_marks(&row);
+        let marks = valid_marks(self.items, self.marks, self.lane, &row);
         let seen = self.record(&mut tx, &head, &marks).await?;
         let judgements = judge(self.items, &self.shared.inbox, &marks, seen, token)?;
         let outcomes = match self.apply(&mut tx, &judgements).await? {
@@ -190,42 +190,6 @@ impl Attempt<'_> {
         let skips =
             |item: &Item| item.record.position.offset < to && !operator(item) && !matches!(item.entry, Entry::Skip(_));
         self.items.iter().any(skips).then_some(Attempted::Skip { to })
-    }
-
-    /// The marks that count: written by this lane, in this life of the store and the topic, for the same content, at
-    /// an offset that the lane row is past. A mark of a lost future thus counts for nothing.
-    fn valid_marks(&self, row: &LaneRow) -> HashMap<&[u8], &Mark> {
-        let mut valid: HashMap<&[u8], &Mark> = HashMap::new();
-        // A key with a second content in the same batch asks the inbox for all of its records.
-        let mut doubtful: HashSet<&[u8]> = HashSet::new();
-        for item in self.items {
-            let (key, counts) = match &item.entry {
-                Entry::Skip(_) => continue,
-                Entry::Faulty(faulty) => (faulty.key.as_slice(), None),
-                Entry::Message { key, message } => {
-                    (key.as_slice(), self.marks.get(key).filter(|mark| self.counts(mark, row, message)))
-                }
-            };
-            match counts {
-                Some(mark) => {
-                    valid.insert(key, mark);
-                }
-                None => {
-                    doubtful.insert(key);
-                }
-            }
-        }
-        valid.retain(|key, _| !doubtful.contains(key));
-        valid
-    }
-
-    fn counts(&self, mark: &Mark, row: &LaneRow, message: &Message) -> bool {
-        mark.store_epoch == row.store_epoch
-            && mark.topic == *self.lane.key.topic
-            && mark.partition == self.lane.key.partition
-            && mark.generation == row.generation
-            && mark.offset < row.next_offset
-            && (message.derived_id || mark.digest == message.digest.as_str())
     }
 
     /// Inserts the batch's rows if absent and reads them back.

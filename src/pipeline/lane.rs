@@ -88,9 +88,8 @@ impl Work<'_> {
                 None
             }
             Err(error) => {
-                let advice = error.advice().map_or_else(String::new, |advice| format!(": {advice}"));
-                warn!(%error, topic = %self.key.topic, partition = self.key.partition, "the lane cannot start yet{advice}");
-                let text = format!("{error}{advice}");
+                let text = error.with_advice();
+                warn!(topic = %self.key.topic, partition = self.key.partition, "the lane cannot start yet: {text}");
                 self.lanes.set(
                     &self.name,
                     match error.meaning() {

@@ -4,6 +4,7 @@ pub mod attempt;
 pub mod batch;
 mod judge;
 pub mod lane;
+mod marks;
 pub mod processor;
 pub(crate) mod settle;
 pub mod status;

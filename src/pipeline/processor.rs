@@ -232,10 +232,7 @@ impl Processor {
             }
             Meaning::Fatal => {
                 self.retry(&error, "fatal");
-                let text = match error.advice() {
-                    Some(advice) => format!("{error}: {advice}"),
-                    None => error.to_string(),
-                };
+                let text = error.with_advice();
                 error!(topic = %self.lane.key.topic, partition = self.lane.key.partition, "the lane stops: {text}");
                 self.stand(LaneState::Stopped(text), STOPPED_LOOK).await?;
                 todo.push(piece);

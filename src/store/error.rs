@@ -65,6 +65,14 @@ impl StoreError {
         }
     }
 
+    /// The error and, where that is known, what to do.
+    pub fn with_advice(&self) -> String {
+        match self.advice() {
+            Some(advice) => format!("{self}: {advice}"),
+            None => self.to_string(),
+        }
+    }
+
     /// What went wrong, for dead letters and receipts: the server's text without the value that it quotes.
     pub fn for_people(&self) -> String {
         let Self::Answer { dialect, code, message, column, .. } = self else { return self.to_string() };

@@ -144,9 +144,8 @@ impl Store {
                 )
             }
             Dialect::Sqlite => {
-                let path = options.url.trim_start_matches("sqlite:").trim_start_matches("//");
                 let connect = SqliteConnectOptions::new()
-                    .filename(path)
+                    .filename(sqlite_path(&options.url))
                     .create_if_missing(true)
                     .journal_mode(SqliteJournalMode::Wal)
                     .synchronous(SqliteSynchronous::Full)
@@ -252,6 +251,12 @@ impl Store {
         }
         .map_err(|error| StoreError::from_sqlx(self.dialect(), error))
     }
+}
+
+/// The file of `sqlite:PATH` and `sqlite://PATH`. Parameters after a `?` are left out: the settings are ours.
+pub fn sqlite_path(url: &str) -> &str {
+    let path = url.trim_start_matches("sqlite:").trim_start_matches("//");
+    path.split_once('?').map_or(path, |(path, _)| path)
 }
 
 /// The SQL of one statement in the three dialects.
