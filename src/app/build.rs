@@ -1,0 +1,142 @@
+//! From a checked configuration to the parts of a pipeline; nothing is connected yet.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tokio::sync::{Notify, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use super::AppError;
+use super::running::Running;
+use crate::config::{self, Config, GateBackend};
+use crate::decision::PausePolicy;
+use crate::effect;
+use crate::effect::spec::EffectSpec;
+use crate::gate::memory::MemoryGate;
+use crate::gate::redis::{RedisGate, RedisOptions};
+use crate::gate::{Gate, Off};
+use crate::kafka::client::Connection;
+use crate::lookup::Lookup;
+use crate::metrics::Metrics;
+use crate::pipeline::batch::ReaderSettings;
+use crate::pipeline::status::Lanes;
+use crate::pipeline::{Observed, PipelineOptions, RetryPolicy, Shared, Turns};
+use crate::store::{Store, StoreError, StoreOptions};
+use crate::supervisor::{Health, PipelineView};
+
+/// A pipeline of one configuration, not started yet.
+pub struct Pipeline {
+    config: Config,
+    shared: Shared,
+    view: PipelineView,
+}
+pub fn connection(config: &Config) -> Connection {
+    let options = config.kafka.options.iter().map(|(name, value)| (name.clone(), value.expose().to_owned()));
+    Connection { brokers: config.kafka.brokers.clone(), options: options.collect() }
+}
+
+pub fn open_store(config: &Config) -> Result<Store, StoreError> {
+    Store::open(&StoreOptions {
+        url: config.store.url.expose().to_owned(),
+        pool: config.store.pool,
+        transaction_timeout: config.store.transaction_timeout,
+        pooler: config.store.pooler,
+    })
+}
+
+pub fn lookup(config: &Config, store: Store) -> Lookup {
+    let scopes: BTreeSet<Arc<str>> = config.routes.iter().map(|route| Arc::clone(&route.route.scope)).collect();
+    Lookup { pipeline: Arc::from(config.pipeline.name.as_str()), store, scopes: scopes.into_iter().collect() }
+}
+
+fn open_gate(config: &Config) -> Result<Arc<dyn Gate>, AppError> {
+    let options = &config.gate;
+    Ok(match &options.backend {
+        GateBackend::Off => Arc::new(Off),
+        GateBackend::Memory => Arc::new(MemoryGate::new(options.memory_bytes, options.claim_ttl, options.confirm_ttl)),
+        GateBackend::Redis(url) => {
+            let redis = RedisOptions {
+                claim_ttl: options.claim_ttl,
+                confirm_ttl: options.confirm_ttl,
+                timeout: options.timeout,
+            };
+            Arc::new(RedisGate::new(url.expose(), &config.pipeline.name, redis).map_err(AppError::Gate)?)
+        }
+    })
+}
+impl Pipeline {
+    /// Prepares a pipeline; nothing is connected yet.
+    pub fn new(config: Config, metrics: Metrics) -> Result<Self, AppError> {
+        let store = open_store(&config)?;
+        let dialect = store.dialect();
+        let build = |route: &config::RouteConfig| effect::build(&route.effect, &config.pipeline.name, dialect);
+        let effects = config.routes.iter().map(build).collect();
+        Self::with_effects(config, metrics, store, effects)
+    }
+
+    /// Prepares a pipeline with effects of your own, one for each route in the order of the configuration.
+    pub fn with_effects(
+        config: Config,
+        metrics: Metrics,
+        store: Store,
+        effects: Vec<Arc<dyn effect::Effect>>,
+    ) -> Result<Self, AppError> {
+        let is_table = |route: &config::RouteConfig| matches!(route.effect, EffectSpec::Table(_));
+        let reader = ReaderSettings {
+            pipeline: Arc::from(config.pipeline.name.as_str()),
+            routes: config.routes.iter().map(|route| route.route.clone()).collect(),
+            table_effects: config.routes.iter().map(is_table).collect(),
+            park_unrouted: config.pipeline.unrouted == config::Unrouted::Park,
+            placeholder: Some(config.decode.placeholder.clone()),
+        };
+        let keeps_inbox = |route: &config::RouteConfig| match &route.effect {
+            EffectSpec::Table(table) => table.inbox,
+            EffectSpec::Sql(_) | EffectSpec::None => true,
+        };
+        let shared = Shared {
+            pipeline: Arc::clone(&reader.pipeline),
+            store: store.clone(),
+            gate: open_gate(&config)?,
+            reader: Arc::new(reader),
+            effects,
+            inbox: config.routes.iter().map(keeps_inbox).collect(),
+            options: pipeline_options(&config),
+            metrics,
+            turns: Turns::default(),
+            receipts: Arc::new(Notify::new()),
+            observer: None,
+        };
+        let view = PipelineView { lookup: lookup(&config, store), lanes: Lanes::default(), health: Health::default() };
+        view.health.starting(Some("starting".to_owned()));
+        Ok(Self { config, shared, view })
+    }
+
+    /// Tells of every record's outcome after its commit.
+    pub fn observe(&mut self, observer: mpsc::UnboundedSender<Observed>) {
+        self.shared.observer = Some(observer);
+    }
+
+    pub fn view(&self) -> &PipelineView {
+        &self.view
+    }
+
+    /// Runs until it is stopped. The end, in this order: the consumer stops reading and its lanes finish the batch at
+    /// hand; their offsets are committed and the group is left; the sweeper ends; the relay delivers once more.
+    pub async fn run(self, stop: CancellationToken) -> Result<(), AppError> {
+        let Self { config, shared, view } = self;
+        Running { config, shared: Arc::new(shared), view }.run(stop).await
+    }
+}
+fn pipeline_options(config: &Config) -> PipelineOptions {
+    PipelineOptions {
+        batch: config.store.batch,
+        batch_bytes: config.store.batch_bytes,
+        pause: PausePolicy { parks: config.pause.parks, ratio: config.pause.ratio, window: config.pause.window as i64 },
+        retry: RetryPolicy {
+            attempts: i64::from(config.retry.attempts),
+            delay: config.retry.delay,
+            max_delay: config.retry.max_delay,
+        },
+        push_receipts: config.receipts.topic.is_some(),
+    }
+}

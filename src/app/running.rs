@@ -1,0 +1,208 @@
+//! A pipeline at work, from joining the group to leaving it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::{AppError, connection};
+use crate::config::{self, Config};
+use crate::kafka::client::topics;
+use crate::kafka::{Assigned, Consumer, ConsumerOptions, KafkaPublisher, Publisher, StartPolicy};
+use crate::offsets::LostOffsets;
+use crate::pipeline::Shared;
+use crate::pipeline::lane::{self, LaneOptions};
+use crate::relay::Relay;
+use crate::store::migrate::VERSION;
+use crate::supervisor::{PipelineView, observe};
+use crate::sweeper::Sweeper;
+
+const LOOK: Duration = Duration::from_secs(2);
+const LAST_ROUND: Duration = Duration::from_secs(1);
+const ASK: Duration = Duration::from_secs(5);
+/// A pipeline at work.
+pub(super) struct Running {
+    pub config: Config,
+    pub shared: Arc<Shared>,
+    pub view: PipelineView,
+}
+
+impl Running {
+    pub async fn run(self, stop: CancellationToken) -> Result<(), AppError> {
+        if !self.await_tables(&stop).await {
+            return Ok(());
+        }
+        let Some((consumer, assigned)) = self.join_group(&stop).await? else { return Ok(()) };
+        let parts = CancellationToken::new();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(Sweeper { shared: Arc::clone(&self.shared) }.run(parts.clone()));
+        let publisher = self.publisher()?;
+        let relay_stop = CancellationToken::new();
+        let relay = publisher.as_ref().map(|publisher| {
+            Arc::new(Relay {
+                pipeline: Arc::clone(&self.shared.pipeline),
+                store: self.shared.store.clone(),
+                publisher: Arc::clone(publisher) as Arc<dyn Publisher>,
+                lanes: self.view.lanes.clone(),
+                metrics: self.shared.metrics.clone(),
+                wake: Arc::clone(&self.shared.receipts),
+            })
+        });
+        let mut relaying = JoinSet::new();
+        if let Some(relay) = &relay {
+            let (relay, stop) = (Arc::clone(relay), relay_stop.clone());
+            relaying.spawn(async move { relay.run(stop).await });
+        }
+        let mut lanes = JoinSet::new();
+        let followed = self.follow(&consumer, assigned, &mut lanes, &stop).await;
+        self.view.health.stopping();
+        info!(pipeline = %self.shared.pipeline, "stopping");
+        let owned = self.view.lanes.assigned();
+        consumer.stop().await;
+        while lanes.join_next().await.is_some() {}
+        parts.cancel();
+        relay_stop.cancel();
+        while tasks.join_next().await.is_some() {}
+        while relaying.join_next().await.is_some() {}
+        if let Some(relay) = relay {
+            // What the last batches left; the next owner delivers what does not go through now.
+            let _ = tokio::time::timeout(LAST_ROUND, relay.round(&owned)).await;
+        }
+        self.shared.store.close().await;
+        info!(pipeline = %self.shared.pipeline, "stopped");
+        followed
+    }
+
+    /// Takes what the group assigns and watches over the rest.
+    async fn follow(
+        &self,
+        consumer: &Consumer,
+        mut assigned: mpsc::UnboundedReceiver<Assigned>,
+        lanes: &mut JoinSet<()>,
+        stop: &CancellationToken,
+    ) -> Result<(), AppError> {
+        let options = LaneOptions {
+            lost: match self.config.kafka.on_lost_offsets {
+                config::LostOffsets::Earliest => LostOffsets::Earliest,
+                config::LostOffsets::Stop => LostOffsets::Stop,
+            },
+        };
+        let mut look = tokio::time::interval(LOOK);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                Some(partition) = assigned.recv() => {
+                    let (shared, lanes_view) = (Arc::clone(&self.shared), self.view.lanes.clone());
+                    lanes.spawn(lane::run(shared, lanes_view, partition, options));
+                }
+                Some(ended) = lanes.join_next(), if !lanes.is_empty() => {
+                    if let Err(error) = ended {
+                        tracing::error!(%error, "a lane ended badly");
+                    }
+                }
+                _ = look.tick() => {
+                    let state = consumer.state();
+                    self.view.health.kafka(state.trouble);
+                    if let Some(fatal) = state.fatal {
+                        return Err(AppError::Group(fatal));
+                    }
+                    let gate = &self.shared.gate;
+                    let up = gate.healthy();
+                    self.shared.metrics.gate_up.with_label_values(&[&*self.shared.pipeline]).set(i64::from(up));
+                    self.view.health.gate((!up).then(|| "the gate does not answer: the inbox does its work".to_owned()));
+                    observe(&self.view, &self.shared.metrics).await;
+                }
+            }
+        }
+    }
+
+    /// Waits until the database has tables that can be trusted: with a collation that joins different ids, nothing may
+    /// start. False if it was stopped before.
+    async fn await_tables(&self, stop: &CancellationToken) -> bool {
+        loop {
+            let store = &self.shared.store;
+            let fault = match store.schema_version().await {
+                Ok(version) if version < VERSION => {
+                    Some("the tables are missing or old: run `countersign migrate`".to_owned())
+                }
+                Ok(_) => match store.key_faults().await {
+                    Ok(faults) => faults.into_iter().next(),
+                    Err(error) => Some(error.with_advice()),
+                },
+                Err(error) => Some(error.with_advice()),
+            };
+            let Some(fault) = fault else { return true };
+            warn!(pipeline = %self.shared.pipeline, "not started yet: {fault}");
+            self.view.health.starting(Some(fault));
+            tokio::select! {
+                () = stop.cancelled() => return false,
+                () = tokio::time::sleep(Duration::from_secs(1)) => {}
+            }
+        }
+    }
+
+    /// Waits for the broker, then joins. None if it was stopped before.
+    async fn join_group(
+        &self,
+        stop: &CancellationToken,
+    ) -> Result<Option<(Consumer, mpsc::UnboundedReceiver<Assigned>)>, AppError> {
+        let connection = connection(&self.config);
+        let kafka = &self.config.kafka;
+        let partitions = loop {
+            let asked = connection.clone();
+            let answer = tokio::select! {
+                () = stop.cancelled() => return Ok(None),
+                answer = tokio::task::spawn_blocking(move || topics(&asked, ASK)) => answer,
+            };
+            match answer {
+                Ok(Ok(found)) => {
+                    let wanted = |name: &str| kafka.topics.iter().any(|topic| topic.matches(name));
+                    let partitions =
+                        found.iter().filter(|topic| wanted(&topic.name)).map(|topic| topic.partitions).sum();
+                    break partitions;
+                }
+                Ok(Err(error)) => {
+                    warn!(%error, brokers = %kafka.brokers, "waiting for Kafka");
+                    self.view.health.starting(Some(format!("waiting for Kafka at {}: {error}", kafka.brokers)));
+                }
+                Err(error) => warn!(%error, "the question for topics was not asked"),
+            }
+            observe(&self.view, &self.shared.metrics).await;
+            tokio::select! {
+                () = stop.cancelled() => return Ok(None),
+                () = tokio::time::sleep(Duration::from_secs(1)) => {}
+            }
+        };
+        if let Some(warning) = self.config.check_pool(partitions) {
+            warn!("{warning}");
+        }
+        let options = ConsumerOptions {
+            connection,
+            group: kafka.group.clone(),
+            topics: kafka.topics.iter().map(|topic| topic.as_str().to_owned()).collect(),
+            start: match kafka.start {
+                config::Start::Earliest => StartPolicy::Earliest,
+                config::Start::Latest => StartPolicy::Latest,
+                config::Start::Timestamp(ms) => StartPolicy::Timestamp(ms),
+            },
+            session_timeout: kafka.session_timeout,
+            heartbeat_interval: kafka.heartbeat_interval,
+            max_poll_interval: kafka.max_poll_interval,
+            partition_bytes: kafka.buffer / partitions.max(1),
+            partition_records: kafka.buffer_records,
+            drain: self.config.shutdown.drain,
+        };
+        let joined = Consumer::start(&options)?;
+        self.view.health.starting(None);
+        info!(pipeline = %self.shared.pipeline, partitions, "joining the group {}", kafka.group);
+        Ok(Some(joined))
+    }
+
+    fn publisher(&self) -> Result<Option<Arc<KafkaPublisher>>, AppError> {
+        let Some(topic) = &self.config.receipts.topic else { return Ok(None) };
+        Ok(Some(Arc::new(KafkaPublisher::new(&connection(&self.config), topic)?)))
+    }
+}
