@@ -20,7 +20,10 @@ pub fn pay(producer: &Producer, topic: &str, number: u64) {
         topic,
         key: &format!("\"{account}\""),
         headers: &[("id", &id), ("eventType", "PaymentRequested")],
-        value: &format!(r#"{{"orderId":"o-{number}","account":"{account}","amount":"{amount}"}}"#),
+        value: &format!(
+            r#"{{"orderId":"o-{number}","account":"{account}","amount":"{amount}","bank":"b-{}"}}"#,
+            number % 100
+        ),
         ..Out::default()
     });
 }

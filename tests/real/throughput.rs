@@ -11,25 +11,43 @@ use crate::world::{World, holds, until};
 
 const MESSAGES: u64 = 300_000;
 const BACKLOG: u64 = 1_000_000;
+const BOOKINGS: u64 = 60_000;
+
+/// A ledger row and the balance of an account, which other partitions book on as well.
+const BOOKING: &str = r#"
+[[route]]
+name = "charge"
+message_id = "header:id"
+[route.effect]
+kind = "sql"
+steps = [
+  { sql = "INSERT INTO ledger (message_id, account, amount) VALUES (:meta.messageId, :account, :amount)" },
+  { sql = "UPDATE accounts SET balance = balance - :amount WHERE id = :bank AND balance >= :amount", expect_rows = 1, otherwise = "reject" },
+]
+"#;
 
 /// One ledger row a message in PostgreSQL, Redis as the gate, receipts on, 6 partitions.
 #[test]
 #[ignore = "a measurement"]
 fn floor() {
-    let (rate, _) = measure("floor_rate", MESSAGES);
-    let (backlog_rate, peak) = measure("floor_backlog", BACKLOG);
+    let (rate, _) = measure("floor_rate", MESSAGES, ROUTE);
+    let (backlog_rate, peak) = measure("floor_backlog", BACKLOG, ROUTE);
+    let (booking_rate, _) = measure("floor_bookings", BOOKINGS, BOOKING);
     println!("{MESSAGES} messages: {rate:.0}/s");
+    println!("{BOOKINGS} messages with a balance each, on rows shared by all partitions: {booking_rate:.0}/s");
     println!("{BACKLOG} messages: {backlog_rate:.0}/s, peak RSS {:.0} MB", peak as f64 / 1000.0);
 }
 
 /// Messages a second from the first outcome to the last receipt, and the peak RSS in kB.
-fn measure(test: &str, messages: u64) -> (f64, u64) {
+fn measure(test: &str, messages: u64, route: &str) -> (f64, u64) {
     let world = World::new(test);
     let bank = ledger(&world);
+    bank.run("CREATE TABLE accounts (id text PRIMARY KEY, balance numeric(14,2) NOT NULL)");
+    bank.run("INSERT INTO accounts SELECT 'b-' || n, 100000000 FROM generate_series(0, 99) n");
     let topic = world.topic("payment.events");
     kafka::create(&topic, 6, &[]);
     kafka::create(&world.topic("receipts"), 6, &[]);
-    let config = world.pipeline(&bank, &[&topic], ROUTE);
+    let config = world.pipeline(&bank, &[&topic], route);
     config.migrate();
     let producer = Producer::new(&[]);
     (0..messages).for_each(|number| pay(&producer, &topic, number));
