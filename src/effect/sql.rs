@@ -262,18 +262,22 @@ fn chunks(rows: Vec<Vec<Bind>>, most: usize) -> Vec<Vec<Vec<Bind>>> {
 fn insert_shape(template: &Template) -> Option<InsertShape> {
     let [Part::Sql(first), rest @ ..] = template.parts() else { return None };
     let pattern = r#"(?is)^(\s*INSERT\s+INTO\s+[\w."`]+\s*\([\w\s,"`]+\)\s*)VALUES\s*\((.*)$"#;
-    let captures = regex::Regex::new(pattern).ok()?.captures(first)?;
+    let captures = regex(pattern).captures(first)?;
     let head = captures.get(1)?.as_str().to_owned();
     let mut values = vec![Part::Sql(captures.get(2)?.as_str().to_owned())];
     values.extend(rest.iter().cloned());
     let Some(Part::Sql(last)) = values.last_mut() else { return None };
     *last = last.trim_end().strip_suffix(')')?.to_owned();
-    let constants = regex::Regex::new(r"(?i)^(\s|,|[-+]?\d+(\.\d+)?|'[^']*'|NULL|TRUE|FALSE)*$").ok()?;
+    let constants = regex(r"(?i)^(\s|,|[-+]?\d+(\.\d+)?|'[^']*'|NULL|TRUE|FALSE)*$");
     let simple = values.iter().all(|part| match part {
         Part::Sql(text) => constants.is_match(text),
         Part::Param(_) => true,
     });
     simple.then_some(InsertShape { head, values })
+}
+
+fn regex(pattern: &str) -> regex::Regex {
+    regex::Regex::new(pattern).expect("a constant pattern")
 }
 
 impl InsertShape {
