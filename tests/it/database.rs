@@ -1,6 +1,6 @@
 //! A database of one test's own on a real server, or a file.
 
-use countersign::store::{Bind, Store, StoreOptions};
+use countersign::store::{Store, StoreOptions};
 use tempfile::TempDir;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,13 +99,6 @@ impl Database {
     pub async fn count(&self, from: &str) -> i64 {
         let rows = self.store.read(&format!("SELECT COUNT(*) {from}"), Vec::new()).await.unwrap();
         rows[0].int(0).unwrap()
-    }
-
-    /// The only value of a column of bytes.
-    pub async fn bytes(&self, column: &str, from: &str) -> Option<Vec<u8>> {
-        let rows = self.store.read(&format!("SELECT {column} {from}"), Vec::<Bind>::new()).await.unwrap();
-        assert_eq!(rows.len(), 1, "{from}");
-        rows[0].opt_bytes(0).unwrap()
     }
 }
 

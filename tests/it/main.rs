@@ -6,19 +6,26 @@
 
 mod broker;
 mod check;
+mod command_line;
 mod constraints;
 mod database;
+mod edges;
 mod equivalence;
 mod fence;
 mod gate;
 mod guard;
+mod http_side;
+mod ids;
 mod offsets;
 mod once;
 mod pause;
 mod payments;
 mod poison;
+mod process;
+mod proxy;
 mod rejection;
 mod rows;
 mod tidy;
+mod trouble;
 mod wait;
 mod world;

@@ -17,7 +17,7 @@ fn poison(count: usize) -> Vec<Rec> {
 }
 
 async fn paused(running: &Running, world: &World) {
-    running.stands(Readiness::Unready, "paused: too many parked records").await;
+    running.stands(Readiness::Degraded, "paused: too many parked records").await;
     let reason = world.lane(0).await.unwrap().paused.unwrap();
     assert!(reason.contains("lanes resume"), "{reason}");
 }

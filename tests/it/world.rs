@@ -163,7 +163,6 @@ pub fn in_short(receipt: &Receipt) -> String {
 pub struct Running {
     pub metrics: Metrics,
     pub view: PipelineView,
-    pub name: String,
     stop: CancellationToken,
     task: JoinHandle<()>,
     observed: Mutex<(mpsc::UnboundedReceiver<Observed>, Vec<Observed>)>,
@@ -177,7 +176,6 @@ pub fn parse(text: &str) -> Config {
 impl Running {
     pub fn start(text: &str) -> Self {
         let (config, metrics) = (parse(text), Metrics::new());
-        let name = config.pipeline.name.clone();
         let mut pipeline = Pipeline::new(config, metrics.clone()).unwrap();
         let (sender, receiver) = mpsc::unbounded_channel();
         pipeline.observe(sender);
@@ -185,7 +183,7 @@ impl Running {
         let stop = CancellationToken::new();
         let running = pipeline.run(stop.clone());
         let task = tokio::spawn(async move { running.await.unwrap() });
-        Self { metrics, view, name, stop, task, observed: Mutex::new((receiver, Vec::new())) }
+        Self { metrics, view, stop, task, observed: Mutex::new((receiver, Vec::new())) }
     }
 
     /// Waits until this many records have their outcome since the start, and gives all of them in the order of commits.
