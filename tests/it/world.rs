@@ -216,7 +216,7 @@ impl Running {
         assert_eq!(tally(&seen), expected, "{:#?}", why(&seen));
         // An observer hears of a record a moment before it is counted.
         let what = format!("the counters to say {expected}, they say {}", self.counted());
-        until_within(Duration::from_secs(2), &what, || async { (self.counted() == expected).then_some(()) }).await;
+        until_within(Duration::from_secs(5), &what, || async { (self.counted() == expected).then_some(()) }).await;
         seen
     }
 
