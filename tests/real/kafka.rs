@@ -37,8 +37,10 @@ pub fn create(topic: &str, partitions: i32, settings: &[(&str, &str)]) {
     }
     let made = block_on(ADMIN.create_topics([&new], &AdminOptions::new())).unwrap();
     made.into_iter().for_each(|topic| drop(topic.unwrap()));
+    // Asked by a consumer: the admin client would ask for the topic again and again, and so make it anew when it is gone.
+    let consumer: BaseConsumer = config().create().unwrap();
     until(10, "the topic's partitions", || {
-        let metadata = ADMIN.inner().fetch_metadata(Some(topic), ASK).unwrap();
+        let metadata = consumer.fetch_metadata(Some(topic), ASK).unwrap();
         let ready = metadata.topics()[0].partitions().iter().filter(|p| p.leader() >= 0).count();
         holds(ready == partitions as usize, || format!("{ready} of {partitions}"))
     });

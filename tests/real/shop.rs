@@ -221,7 +221,7 @@ impl Shop {
         };
         format!(
             "INSERT INTO orders VALUES ({id}, '{account}', 'new', {}{id}.{cents:02}, {rest});\n",
-            if id % 9 == 0 { "-" } else { "" }
+            if id.is_multiple_of(9) { "-" } else { "" }
         )
     }
 
