@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 use crate::debezium::event::{ChangeEvent, Operation};
 use crate::debezium::render;
 use crate::message::Digest;
+use crate::record::Record;
 use crate::route::{DigestRule, Route};
 
 /// Version of the algorithm; it is the first character of every rule id.
@@ -82,6 +83,14 @@ fn rule(event: &ChangeEvent, route: &Route) -> String {
     }
     rule
 }
+
+/// The digest of a value that could not be decoded: of its bytes.
+pub fn raw(record: &Record) -> Digest {
+    Digest::new(RAW, &render::hex(&Sha256::digest(record.value.as_deref().unwrap_or_default())))
+}
+
+/// The rule of [`raw`].
+pub const RAW: &str = "raw";
 
 #[cfg(test)]
 mod tests {

@@ -108,7 +108,13 @@ pub fn inbox_key(pipeline: &str, scope: &str, id: &MessageId) -> Vec<u8> {
 /// the old one.
 pub fn synthetic_key(pipeline: &str, scope: &str, topic_id: &str, partition: i32, offset: i64) -> Vec<u8> {
     let mut key = prefix(pipeline, scope);
-    key.extend_from_slice(format!("\0@{topic_id}/{partition}/{offset}").as_bytes());
+    let place = format!("{topic_id}/{partition}/{offset}");
+    if key.len() + 2 + place.len() <= MAX_PLAIN_KEY {
+        key.extend_from_slice(format!("\0@{place}").as_bytes());
+    } else {
+        key.extend_from_slice(b"\0#");
+        key.extend_from_slice(&sha2::Sha256::digest(place));
+    }
     key
 }
 

@@ -8,6 +8,8 @@ use prometheus::{
     Encoder as _, Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
+use crate::decision::RecordOutcome;
+
 /// All metrics of one process.
 #[derive(Clone)]
 pub struct Metrics {
@@ -21,6 +23,8 @@ pub struct Metrics {
     pub conflicts: IntCounterVec,
     /// Duplicates whose digests were made by different rules.
     pub incomparable: IntCounterVec,
+    /// Derived ids that came again with another digest of the same rule.
+    pub differing: IntCounterVec,
     pub gate: IntCounterVec,
     /// Source commit to our commit.
     pub end_to_end: HistogramVec,
@@ -71,6 +75,12 @@ impl Metrics {
                 &registry,
                 "incomparable_digests_total",
                 "Duplicates whose digests come from different rules.",
+                &["pipeline"],
+            ),
+            differing: counter(
+                &registry,
+                "differing_digests_total",
+                "Same source coordinates with other content: something is wrong with the connector.",
                 &["pipeline"],
             ),
             gate: counter(&registry, "gate_total", "Answers of the gate.", &["pipeline", "verdict"]),
@@ -149,6 +159,38 @@ impl Metrics {
         let build = register(&metrics.registry, build);
         build.set(1.0);
         metrics
+    }
+
+    /// Shows the series of a pipeline from the start, so that an alert on one does not wait for its first count.
+    pub fn begin(&self, pipeline: &str, topics: &[&str]) {
+        for topic in topics {
+            for outcome in RecordOutcome::ALL {
+                self.records.with_label_values(&[pipeline, *topic, outcome.as_str()]);
+            }
+        }
+        for class in ["transient", "fatal"] {
+            self.retries.with_label_values(&[pipeline, class]);
+        }
+        for verdict in ["claimed", "busy", "confirmed", "unavailable"] {
+            self.gate.with_label_values(&[pipeline, verdict]);
+        }
+        for counter in [&self.incomparable, &self.differing, &self.receipts_delivered, &self.relay_errors] {
+            counter.with_label_values(&[pipeline]);
+        }
+        self.parked.with_label_values(&[pipeline, "waiting"]);
+        self.conflicts.with_label_values(&[pipeline, ""]);
+        self.receipts_pending.with_label_values(&[pipeline]);
+        self.in_flight.with_label_values(&[pipeline]);
+        self.inbox_oldest.with_label_values(&[pipeline]);
+        for histogram in [
+            &self.end_to_end,
+            &self.transaction_seconds,
+            &self.transaction_messages,
+            &self.receipt_delivery,
+            &self.redelivery_distance,
+        ] {
+            histogram.with_label_values(&[pipeline]);
+        }
     }
 
     /// In the text format of Prometheus.

@@ -13,6 +13,8 @@ pub struct StartFacts<'a> {
     pub store_epoch: &'a str,
     /// Epochs that this store had before.
     pub former_epochs: &'a [String],
+    /// An operator has said that this store was restored: offsets of an epoch that it has forgotten are its own.
+    pub adopts: bool,
     /// Where a group without offsets begins.
     pub policy_offset: i64,
     pub lost: LostOffsets,
@@ -57,22 +59,31 @@ pub enum Start {
 ///
 /// | committed | metadata | lane row | log | start |
 /// |---|---|---|---|---|
-/// | none | – | any | any | policy |
+/// | none | – | none | any | policy |
+/// | none | – | next > high | | `TopicRecreated` at low |
+/// | none | – | next | | the earlier one of next and the policy, within the log |
 /// | c | any | any | high < c | `TopicRecreated` at low |
 /// | c | any | any | c < low | `Lost` at low, or `Refused` |
-/// | c | ours or a former one of ours | next < c, or no row | | `StoreWentBack` at next (low without a row) |
+/// | c | ours or a former one of ours | next < c, or no row | low <= next | `StoreWentBack` at next (low without a row) |
+/// | c | ours or a former one of ours | next < c | next < low | `Lost` at low, or `Refused` |
 /// | c | ours or a former one of ours | next >= c | | c |
-/// | c | another's | any | | `Refused` |
+/// | c | another's | any | | `Refused`, or as ours if the store adopts them |
 /// | c | empty | next < c | | `ResetForward` at c |
 /// | c | empty | next >= c, or no row | | c |
 pub fn decide_start(facts: &StartFacts<'_>) -> Start {
     let Some((committed, metadata)) = facts.committed else {
-        return Start::At(facts.policy_offset);
+        // No commit yet, or the group's offsets have expired: records between the row and the policy are unseen.
+        return match facts.lane_next {
+            None => Start::At(facts.policy_offset),
+            Some(next) if next > facts.high => Start::TopicRecreated { from: facts.low, committed: next },
+            Some(next) => Start::At(next.min(facts.policy_offset).max(facts.low)),
+        };
     };
     if committed > facts.high {
         return Start::TopicRecreated { from: facts.low, committed };
     }
     let ours = metadata == facts.store_epoch || facts.former_epochs.iter().any(|epoch| epoch == metadata);
+    let ours = ours || (facts.adopts && !metadata.is_empty());
     if !ours && !metadata.is_empty() {
         return Start::Refused(format!(
             "the group's offsets were committed with another store (epoch {metadata}): if this store was restored from \
@@ -80,19 +91,20 @@ pub fn decide_start(facts: &StartFacts<'_>) -> Start {
         ));
     }
     let next = facts.lane_next;
-    if ours && next.is_none_or(|next| next < committed) {
-        let from = next.unwrap_or(facts.low).max(facts.low);
-        return Start::StoreWentBack { from, committed };
-    }
-    if committed < facts.low {
+    let went_back = ours && next.is_none_or(|next| next < committed);
+    let wanted = if went_back { next.unwrap_or(facts.low) } else { committed };
+    if wanted < facts.low {
         return match facts.lost {
-            LostOffsets::Earliest => Start::Lost { from: facts.low, lost_from: committed },
+            LostOffsets::Earliest => Start::Lost { from: facts.low, lost_from: wanted },
             LostOffsets::Stop => Start::Refused(format!(
-                "offsets {committed} to {} are gone from the broker and were never processed: reset the group's offset \
+                "offsets {wanted} to {} are gone from the broker and were never processed: reset the group's offset \
                  to go on without them, or set `[kafka] on_lost_offsets = \"earliest\"`",
                 facts.low - 1
             )),
         };
+    }
+    if went_back {
+        return Start::StoreWentBack { from: wanted, committed };
     }
     match next {
         Some(next) if next < committed => Start::ResetForward(committed),
@@ -112,14 +124,22 @@ mod tests {
             lane_next: Some(50),
             store_epoch: "e1",
             former_epochs: &[],
+            adopts: false,
             policy_offset: 0,
             lost: LostOffsets::Earliest,
         }
     }
 
     #[test]
-    fn a_group_without_offsets_follows_the_policy() {
-        assert_eq!(decide_start(&StartFacts { committed: None, policy_offset: 7, ..facts() }), Start::At(7));
+    fn a_group_without_offsets_follows_the_policy_and_never_passes_over_what_the_row_has_not_seen() {
+        let new = StartFacts { committed: None, lane_next: None, policy_offset: 7, ..facts() };
+        assert_eq!(decide_start(&new), Start::At(7));
+        let latest = StartFacts { committed: None, lane_next: Some(50), policy_offset: 100, ..facts() };
+        assert_eq!(decide_start(&latest), Start::At(50));
+        let earliest = StartFacts { committed: None, lane_next: Some(50), policy_offset: 0, ..facts() };
+        assert_eq!(decide_start(&earliest), Start::At(0));
+        let anew = StartFacts { committed: None, lane_next: Some(101), ..facts() };
+        assert_eq!(decide_start(&anew), Start::TopicRecreated { from: 0, committed: 101 });
     }
 
     #[test]
@@ -148,6 +168,8 @@ mod tests {
     fn offsets_of_another_store_are_refused() {
         let other = StartFacts { committed: Some((50, "other")), ..facts() };
         assert!(matches!(decide_start(&other), Start::Refused(_)));
+        let adopted = StartFacts { adopts: true, lane_next: Some(20), ..other };
+        assert_eq!(decide_start(&adopted), Start::StoreWentBack { from: 20, committed: 50 });
     }
 
     #[test]

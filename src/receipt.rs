@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::debezium::render::hex;
+
 /// The state that a receipt tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
@@ -73,12 +75,6 @@ pub fn receipt_id(inbox_key: &[u8], kind: ReceiptKind<'_>) -> String {
     hash.update([0]);
     hash.update(detail);
     hex(&hash.finalize()[..16])
-}
-
-/// Bytes in lower-case hexadecimal.
-pub fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    bytes.iter().flat_map(|b| [DIGITS[usize::from(b >> 4)], DIGITS[usize::from(b & 15)]]).map(char::from).collect()
 }
 
 /// Codes that a receipt of ours can have besides those of `code` in a step.

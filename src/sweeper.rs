@@ -51,7 +51,12 @@ impl Sweeper {
         let due = self.shared.store.due_waiting(&self.shared.pipeline, ROUND).await?;
         let mut reader = Reader::new(Arc::clone(&self.shared.reader));
         for waiting in &due {
-            self.try_once(&mut reader, waiting).await?;
+            if let Err(error) = self.try_once(&mut reader, waiting).await {
+                // One that cannot be tried must not hold up the others: it comes again later.
+                warn!(%error, "a message set aside could not be tried");
+                let delay = self.shared.options.retry.delay_after(waiting.attempts).as_millis() as i64;
+                self.shared.store.postpone(waiting, delay).await?;
+            }
         }
         if !due.is_empty() {
             self.shared.receipts.notify_one();
@@ -99,6 +104,17 @@ impl Sweeper {
                 Outcome::Refused(self.bounded(refusal, attempts))
             }
             other => other,
+        };
+        let outcome = match tx.check_deferred().await {
+            Ok(()) => outcome,
+            Err(error) => {
+                let outcome = effect.violated(&error).ok_or(error)?;
+                tx.rollback_to(SAVEPOINT).await?;
+                match outcome {
+                    Outcome::Refused(refusal) => Outcome::Refused(self.bounded(refusal, attempts)),
+                    other => other,
+                }
+            }
         };
         settle_alone(&self.shared, &mut tx, &item, &outcome, (attempts, &waiting.received_at)).await?;
         match tx.commit().await {

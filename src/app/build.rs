@@ -21,6 +21,7 @@ use crate::metrics::Metrics;
 use crate::pipeline::batch::ReaderSettings;
 use crate::pipeline::status::Lanes;
 use crate::pipeline::{Observed, PipelineOptions, RetryPolicy, Shared, Turns};
+use crate::route::TopicPattern;
 use crate::store::{Store, StoreError, StoreOptions};
 use crate::supervisor::{Health, PipelineView};
 
@@ -107,6 +108,9 @@ impl Pipeline {
             observer: None,
         };
         let view = PipelineView { lookup: lookup(&config, store), lanes: Lanes::default(), health: Health::default() };
+        let names = config.kafka.topics.iter().filter(|topic| matches!(topic, TopicPattern::Name(_)));
+        let names: Vec<&str> = names.map(TopicPattern::as_str).collect();
+        shared.metrics.begin(&config.pipeline.name, &names);
         view.health.starting(Some("starting".to_owned()));
         Ok(Self { config, shared, view })
     }

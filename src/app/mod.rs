@@ -28,6 +28,8 @@ pub enum AppError {
     Store(#[from] StoreError),
     #[error("kafka: {0}")]
     Kafka(#[from] rdkafka::error::KafkaError),
+    #[error("a lane ended badly: {0}")]
+    Lane(#[source] tokio::task::JoinError),
     #[error("kafka gave up: {0}")]
     Group(String),
     #[error("{path}: another daemon works on this file: {source}")]

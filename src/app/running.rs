@@ -12,6 +12,7 @@ use super::{AppError, connection};
 use crate::config::{self, Config};
 use crate::kafka::client::topics;
 use crate::kafka::{Assigned, Consumer, ConsumerOptions, KafkaPublisher, Publisher, StartPolicy};
+use crate::metrics::Metrics;
 use crate::offsets::LostOffsets;
 use crate::pipeline::Shared;
 use crate::pipeline::lane::{self, LaneOptions};
@@ -22,6 +23,8 @@ use crate::sweeper::Sweeper;
 
 const LOOK: Duration = Duration::from_secs(2);
 const LAST_ROUND: Duration = Duration::from_secs(1);
+/// Partitions to share the buffer among, as long as fewer are known.
+const LIKELY_PARTITIONS: usize = 6;
 const ASK: Duration = Duration::from_secs(5);
 /// A pipeline at work.
 pub(super) struct Running {
@@ -39,6 +42,8 @@ impl Running {
         let parts = CancellationToken::new();
         let mut tasks = JoinSet::new();
         tasks.spawn(Sweeper { shared: Arc::clone(&self.shared) }.run(parts.clone()));
+        // Apart from the rest: a database that does not answer must not hold up an assignment or the end.
+        tasks.spawn(watch(self.view.clone(), self.shared.metrics.clone(), parts.clone()));
         let publisher = self.publisher()?;
         let relay_stop = CancellationToken::new();
         let relay = publisher.as_ref().map(|publisher| {
@@ -100,7 +105,8 @@ impl Running {
                 }
                 Some(ended) = lanes.join_next(), if !lanes.is_empty() => {
                     if let Err(error) = ended {
-                        tracing::error!(%error, "a lane ended badly");
+                        // Its partition is still assigned and nobody reads it: better to end, and let others have it.
+                        return Err(AppError::Lane(error));
                     }
                 }
                 _ = look.tick() => {
@@ -113,7 +119,6 @@ impl Running {
                     let up = gate.healthy();
                     self.shared.metrics.gate_up.with_label_values(&[&*self.shared.pipeline]).set(i64::from(up));
                     self.view.health.gate((!up).then(|| "the gate does not answer: the inbox does its work".to_owned()));
-                    observe(&self.view, &self.shared.metrics).await;
                 }
             }
         }
@@ -191,7 +196,8 @@ impl Running {
             session_timeout: kafka.session_timeout,
             heartbeat_interval: kafka.heartbeat_interval,
             max_poll_interval: kafka.max_poll_interval,
-            partition_bytes: kafka.buffer / partitions.max(1),
+            // Topics that are made later have partitions too.
+            partition_bytes: kafka.buffer / partitions.max(LIKELY_PARTITIONS),
             partition_records: kafka.buffer_records,
             drain: self.config.shutdown.drain,
         };
@@ -205,4 +211,15 @@ impl Running {
         let Some(topic) = &self.config.receipts.topic else { return Ok(None) };
         Ok(Some(Arc::new(KafkaPublisher::new(&connection(&self.config), topic)?)))
     }
+}
+
+/// Brings the gauges and the health of the store up to date until it is stopped.
+async fn watch(view: PipelineView, metrics: Metrics, stop: CancellationToken) {
+    let look = async {
+        loop {
+            observe(&view, &metrics).await;
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    stop.run_until_cancelled(look).await;
 }

@@ -5,6 +5,7 @@ use clap::Args;
 use super::{Done, Failure, OneConfig, Output, load_one, output};
 use crate::app::open_store;
 use crate::pipeline::lane::new_epoch;
+use crate::store::meta::ADOPTING_EPOCH;
 use crate::store::migrate::{VERSION, script};
 
 #[derive(Args)]
@@ -30,7 +31,8 @@ pub async fn run(args: &MigrateArgs) -> Done {
     let migrated = store.migrate(&new_epoch()).await?;
     if args.restored {
         let mut tx = store.begin().await?;
-        tx.renew_store_epoch(&new_epoch()).await?;
+        let epoch = tx.renew_store_epoch(&new_epoch(), None).await?;
+        tx.set_meta(ADOPTING_EPOCH, &epoch).await?;
         tx.commit().await?;
     }
     if migrated.from > VERSION {

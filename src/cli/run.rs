@@ -44,9 +44,11 @@ impl From<AppError> for Failure {
         match error {
             AppError::Store(error) => error.into(),
             AppError::Gate(_) => Self::Usage(error.to_string()),
-            AppError::Listen { .. } | AppError::Kafka(_) | AppError::Group(_) | AppError::Locked { .. } => {
-                Self::Failed(error.to_string())
-            }
+            AppError::Listen { .. }
+            | AppError::Kafka(_)
+            | AppError::Group(_)
+            | AppError::Lane(_)
+            | AppError::Locked { .. } => Self::Failed(error.to_string()),
         }
     }
 }

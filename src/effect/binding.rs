@@ -89,8 +89,8 @@ pub(super) fn bind(value: &Value, dialect: Dialect) -> Result<Bind, Unbindable> 
     if dialect == Dialect::Postgres {
         return Ok(match value {
             Value::Null => Bind::Null,
-            Value::Bytes(bytes) => Bind::Text(format!("\\x{}", crate::receipt::hex(bytes))),
-            Value::Geometry { wkb, .. } => Bind::Text(crate::receipt::hex(wkb)),
+            Value::Bytes(bytes) => Bind::Text(format!("\\x{}", crate::debezium::render::hex(bytes))),
+            Value::Geometry { wkb, .. } => Bind::Text(crate::debezium::render::hex(wkb)),
             Value::Interval(text) => Bind::Text(postgres_interval(text)),
             Value::Array(items) => Bind::Text(postgres_array(items)),
             Value::Unavailable => return Err(unavailable()),
@@ -170,7 +170,7 @@ fn postgres_array(items: &[Value]) -> String {
             Value::Null | Value::Unavailable => literal.push_str("NULL"),
             other => {
                 let text = match other {
-                    Value::Bytes(bytes) => format!("\\x{}", crate::receipt::hex(bytes)),
+                    Value::Bytes(bytes) => format!("\\x{}", crate::debezium::render::hex(bytes)),
                     scalar => scalar.as_text().unwrap_or_default().into_owned(),
                 };
                 literal.push('"');

@@ -45,6 +45,11 @@ pub trait Effect: Send + Sync {
         None
     }
 
+    /// What a constraint that was checked after `apply` means for the message; None if it is nothing of this effect's.
+    fn violated(&self, _error: &StoreError) -> Option<Outcome> {
+        None
+    }
+
     /// A statement or table changed underneath: what was learned about it is forgotten.
     fn forget(&self) {}
 

@@ -117,12 +117,15 @@ impl SqlEffect {
         }
     }
 
-    async fn insert_many(&self, tx: &mut Tx, insert: &InsertShape, rows: Vec<Vec<Bind>>) -> Result<(), StoreError> {
+    /// True if every row went in; a trigger or rule may have kept some out, and which is not known.
+    async fn insert_many(&self, tx: &mut Tx, insert: &InsertShape, rows: Vec<Vec<Bind>>) -> Result<bool, StoreError> {
+        let mut all = true;
         let width = insert.width();
         if self.dialect == Dialect::Postgres && width > 0 {
             let prepared = self.prepared(tx).await?;
             let sql = prepared.many.as_deref().ok_or_else(|| StoreError::Unexpected("no set-based form".to_owned()))?;
             for chunk in chunks(rows, usize::MAX) {
+                let count = chunk.len() as u64;
                 let mut columns = vec![Vec::with_capacity(chunk.len()); width];
                 for row in chunk {
                     for (column, bind) in columns.iter_mut().zip(row) {
@@ -132,15 +135,15 @@ impl SqlEffect {
                         });
                     }
                 }
-                tx.execute(sql, columns.into_iter().map(Bind::Texts).collect()).await?;
+                all &= tx.execute(sql, columns.into_iter().map(Bind::Texts).collect()).await? == count;
             }
-            return Ok(());
+            return Ok(all);
         }
         for chunk in chunks(rows, self.dialect.max_binds() / width.max(1)) {
-            let sql = insert.value_rows(chunk.len(), self.dialect);
-            tx.execute(&sql, chunk.into_iter().flatten().collect()).await?;
+            let (count, sql) = (chunk.len() as u64, insert.value_rows(chunk.len(), self.dialect));
+            all &= tx.execute(&sql, chunk.into_iter().flatten().collect()).await? == count;
         }
-        Ok(())
+        Ok(all)
     }
 }
 
@@ -178,7 +181,20 @@ impl Effect for SqlEffect {
                 Err(unbindable) => outcomes.push(parked(unbindable)),
             }
         }
-        Some(self.insert_many(tx, insert, rows).await.map(|()| outcomes))
+        let expected = self.steps.first().and_then(|step| step.expect_rows).is_some();
+        Some(match self.insert_many(tx, insert, rows).await {
+            // Told apart message by message.
+            Ok(false) if expected => {
+                let reason = "not every row went in".to_owned();
+                Ok(vec![answered(Answer::Park, code::ROWS, reason, false); outcomes.len()])
+            }
+            other => other.map(|_| outcomes),
+        })
+    }
+
+    /// Which step it was is not known: the first one that has a say on this kind of constraint answers.
+    fn violated(&self, error: &StoreError) -> Option<Outcome> {
+        self.steps.iter().find_map(|step| violation(error, step.violations))
     }
 
     fn forget(&self) {

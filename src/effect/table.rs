@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 use tracing::warn;
 
 use super::binding::{Unbindable, bind};
-use super::spec::{Guard, TableSpec};
+use super::spec::{Answer, Guard, TableSpec};
 use super::sql::{parked, violation};
 use super::table_columns::{Cell, ColumnCache, Columns};
 use super::{Delivery, Effect};
@@ -23,6 +23,8 @@ pub struct TableEffect {
     pipeline: String,
     columns: ColumnCache,
 }
+
+const SAVEPOINT: &str = "countersign_row";
 
 /// The key of one row of the target.
 struct RowKey {
@@ -245,16 +247,35 @@ impl RowKey {
 #[async_trait]
 impl Effect for TableEffect {
     async fn apply(&self, tx: &mut Tx, delivery: &Delivery<'_>) -> Result<Outcome, StoreError> {
+        let answers = &self.spec.violations;
+        let may_ignore = [answers.on_unique, answers.on_foreign_key, answers.on_check].contains(&Answer::Ignore);
+        if may_ignore {
+            tx.savepoint(SAVEPOINT).await?;
+        }
         match self.run(tx, std::slice::from_ref(delivery)).await {
             Ok(mut outcomes) => {
+                if may_ignore {
+                    tx.release_savepoint(SAVEPOINT).await?;
+                }
                 outcomes.pop().ok_or_else(|| StoreError::Unexpected("an effect without an outcome".to_owned()))
             }
-            Err(error) => violation(&error, self.spec.violations).ok_or(error),
+            Err(error) => {
+                let outcome = violation(&error, self.spec.violations).ok_or(error)?;
+                if matches!(outcome, Outcome::Ignored { .. }) {
+                    // The statement has aborted the transaction on Postgres; what is ignored must not.
+                    tx.rollback_to(SAVEPOINT).await?;
+                }
+                Ok(outcome)
+            }
         }
     }
 
     async fn apply_all(&self, tx: &mut Tx, run: &[Delivery<'_>]) -> Option<Result<Vec<Outcome>, StoreError>> {
         Some(self.run(tx, run).await)
+    }
+
+    fn violated(&self, error: &StoreError) -> Option<Outcome> {
+        violation(error, self.spec.violations)
     }
 
     fn forget(&self) {

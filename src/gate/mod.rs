@@ -112,7 +112,7 @@ impl Stored {
             Self::Mark(mark) => format!(
                 "{MARK} {} {} {} {} {} {} {}",
                 mark.store_epoch,
-                crate::receipt::hex(&mark.key_hash),
+                crate::debezium::render::hex(&mark.key_hash),
                 mark.digest,
                 mark.topic,
                 mark.generation,

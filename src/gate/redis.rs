@@ -44,7 +44,7 @@ impl RedisGate {
 
     fn key(&self, hash: &[u8; 32]) -> String {
         // Half of the hash is enough for a name: the mark inside carries the whole and is compared.
-        format!("countersign:{}:{}", self.pipeline, crate::receipt::hex(&hash[..16]))
+        format!("countersign:{}:{}", self.pipeline, crate::debezium::render::hex(&hash[..16]))
     }
 
     async fn connection(&self) -> Result<ConnectionManager, redis::RedisError> {

@@ -82,7 +82,7 @@ impl Consumer {
             .set("queued.min.messages", options.partition_records.max(1).to_string());
         if !options.connection.options.contains_key("topic.metadata.refresh.interval.ms") {
             // New partitions and topics of a pattern are seen after this.
-            config.set("topic.metadata.refresh.interval.ms", "30000");
+            config.set("topic.metadata.refresh.interval.ms", "10000");
         }
         let (sender, receiver) = mpsc::unbounded_channel();
         let stop = CancellationToken::new();

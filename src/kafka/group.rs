@@ -135,7 +135,12 @@ impl GroupContext {
     /// there is an answer, for an assignment without one would leave the choice to `auto.offset.reset`.
     fn begin_lanes(&self, consumer: &GroupConsumer, list: &mut TopicPartitionList) {
         let Some(shared) = self.consumer.get().and_then(Weak::upgrade) else { return };
-        let committed = self.ask("committed offsets", || consumer.committed_offsets(list.clone(), ASK));
+        let committed = self.ask("committed offsets", || {
+            let list = consumer.committed_offsets(list.clone(), ASK)?;
+            // The call succeeds though the question for one partition failed; that is no answer of "none".
+            list.elements().iter().try_for_each(|element| element.error())?;
+            Ok(list)
+        });
         let committed = committed.map(|list| list.elements_for_lanes()).unwrap_or_default();
         let mut begun = Vec::new();
         for ((topic, partition), offset) in committed {
@@ -246,10 +251,11 @@ impl ClientContext for GroupContext {
             };
             slot.progress.observe(partition);
         }
-        if !lanes.is_empty() {
-            drop(lanes);
-            self.set_trouble(None);
-        }
+        drop(lanes);
+        // One broker that answers is enough to be told about the others. Without an assignment there is nothing to
+        // fetch, and connections that are not needed are closed.
+        let up = statistics.brokers.values().any(|broker| matches!(broker.state.as_str(), "UP" | "UPDATE"));
+        self.set_trouble((!up).then(|| "no Kafka broker can be reached".to_owned()));
     }
 
     fn error(&self, error: KafkaError, reason: &str) {

@@ -103,6 +103,8 @@ pub struct Fetched {
     pub records: Vec<Record>,
     /// The log was read to its end: all below has been delivered, markers and aborted records included.
     pub end: Option<i64>,
+    /// Why nothing can be read, if the broker said so.
+    pub error: Option<String>,
 }
 
 /// The records of one partition. While nobody calls, librdkafka's queue fills to its bound and stops fetching.
@@ -142,20 +144,20 @@ impl PartitionReader {
         loop {
             // Read before the queue is: what the end covers was in the queue by then.
             let end = self.progress.end().offset;
-            let records = self.take(max_records, max_bytes);
-            if !records.is_empty() {
-                return Fetched { records, end: None };
+            let (records, error) = self.take(max_records, max_bytes);
+            if !records.is_empty() || error.is_some() {
+                return Fetched { records, end: None, error };
             }
             if end.is_some_and(|end| end > next) {
-                return Fetched { records, end };
+                return Fetched { records, end, error };
             }
             // A time-out beside the notification: the end of the log moves without one.
             let _ = tokio::time::timeout(LOOK_AGAIN, self.notify.notified()).await;
         }
     }
 
-    fn take(&self, max_records: usize, max_bytes: usize) -> Vec<Record> {
-        let (mut records, mut bytes) = (Vec::new(), 0);
+    fn take(&self, max_records: usize, max_bytes: usize) -> (Vec<Record>, Option<String>) {
+        let (mut records, mut bytes, mut trouble) = (Vec::new(), 0, None);
         while records.len() < max_records && bytes < max_bytes {
             match self.queue.poll(Duration::ZERO) {
                 None => break,
@@ -167,10 +169,11 @@ impl PartitionReader {
                 Some(Err(KafkaError::PartitionEOF(_))) => self.progress.end().reached = true,
                 Some(Err(error)) => {
                     warn!(topic = %self.topic, partition = self.partition, %error, "fetch");
+                    trouble = Some(error.to_string());
                 }
             }
         }
-        records
+        (records, trouble)
     }
 
     fn record(&self, message: &BorrowedMessage<'_>) -> Record {
@@ -204,6 +207,7 @@ impl PartitionReader {
             let mut list = TopicPartitionList::new();
             list.add_partition(topic, partition);
             let list = consumer.committed_offsets(list, ASK)?;
+            list.elements().iter().try_for_each(|element| element.error())?;
             Ok(list.elements().first().and_then(|element| match element.offset() {
                 Offset::Offset(offset) if offset >= 0 => Some((offset, element.metadata().to_owned())),
                 _ => None,

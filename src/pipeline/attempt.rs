@@ -10,12 +10,13 @@ use super::Shared;
 use super::batch::{Entry, Faulty, Item};
 use super::judge::{Judgement, judge};
 use super::marks::valid_marks;
-use super::settle::{OPERATOR, Settled, settle};
+use super::settle::{OPERATOR, Settled, WAITING, settle};
 use crate::decision::{Outcome, ParkWindow, RecordOutcome, Refusal, RefusalKind};
 use crate::effect::Delivery;
 use crate::gate::Mark;
+use crate::message::DigestMatch;
 use crate::store::inbox::{BatchHead, NewRow, Status};
-use crate::store::lanes::{LaneAdvance, LaneKey, LaneRow};
+use crate::store::lanes::{LaneAdvance, LaneKey, LaneRow, SKIP_NEXT};
 use crate::store::{Meaning, StoreError, Tx};
 
 /// The lane in whose name a transaction runs.
@@ -88,7 +89,8 @@ pub struct Recorded {
     pub outcome: RecordOutcome,
     pub reason: Option<String>,
     pub first_seen_ms: Option<i64>,
-    pub incomparable: bool,
+    /// How a duplicate's digest relates to the first one's.
+    pub note: Option<DigestMatch>,
 }
 
 /// An attempt that failed; everything is undone.
@@ -185,7 +187,10 @@ impl Attempt<'_> {
         if let Some(reason) = &row.paused {
             return Some(Attempted::Paused(reason.clone()));
         }
-        let to = row.skip_to?;
+        let to = match row.skip_to? {
+            SKIP_NEXT => self.items.first()?.record.position.offset + 1,
+            to => to,
+        };
         let operator = |item: &Item| matches!(&item.entry, Entry::Faulty(faulty) if faulty.class == OPERATOR);
         let skips =
             |item: &Item| item.record.position.offset < to && !operator(item) && !matches!(item.entry, Entry::Skip(_));
@@ -243,7 +248,7 @@ impl Attempt<'_> {
                 status: Status::Failed,
                 code: Some(faulty.fault.code),
                 reason: Some(&faulty.fault.detail),
-                digest: None,
+                digest: Some(faulty.digest.as_str()),
                 correlation_id: faulty.correlation_id.as_deref(),
                 source_app: faulty.source_app.as_deref(),
                 receipt_key: receipt_key(faulty),
@@ -308,7 +313,23 @@ impl Attempt<'_> {
                 continue;
             }
             tx.savepoint(SAVEPOINT).await?;
-            let outcome = match effect.apply(tx, delivery).await {
+            let mut applied = effect.apply(tx, delivery).await;
+            if applied.as_ref().is_ok_and(|outcome| !needs_undo(outcome)) {
+                // What a deferred constraint would say at COMMIT, where nobody could tell whose answer it is.
+                applied = match tx.check_deferred().await {
+                    Ok(()) => applied,
+                    // The transaction is aborted: even what is ignored must be undone.
+                    Err(error) => match effect.violated(&error) {
+                        Some(outcome) => {
+                            tx.rollback_to(SAVEPOINT).await?;
+                            outcomes.push(outcome);
+                            continue;
+                        }
+                        None => Err(error),
+                    },
+                };
+            }
+            let outcome = match applied {
                 Ok(outcome) => outcome,
                 Err(error) => match refusal(&error) {
                     Some(refusal) => Outcome::Refused(refusal),
@@ -329,8 +350,9 @@ impl Attempt<'_> {
     fn pause(&self, window: &mut ParkWindow, settled: &Settled) -> Option<(usize, String)> {
         let policy = &self.shared.options.pause;
         for (index, recorded) in settled.recorded.iter().enumerate() {
+            // What an operator skipped and what waits for its turn are no sign of trouble.
             let parked = matches!(recorded.outcome, RecordOutcome::Parked | RecordOutcome::Conflict)
-                && recorded.reason.as_deref() != Some(OPERATOR);
+                && !matches!(recorded.reason.as_deref(), Some(OPERATOR | WAITING));
             if window.record(parked, policy) {
                 let reason = recorded.reason.as_deref().unwrap_or("parked");
                 let hint = match recorded.outcome {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::debezium::envelope::{DecodeOptions, Decoder};
 use crate::debezium::event::{Decoded, Fault, SkipReason};
-use crate::message::{Message, MessageId, inbox_key, synthetic_key};
+use crate::digest;
+use crate::message::{Digest, Message, MessageId, inbox_key, synthetic_key};
 use crate::record::Record;
 use crate::route::identify::{Unusable, examine, examine_faulty};
 use crate::route::matching::{select, select_faulty, unrouted};
@@ -36,6 +37,9 @@ pub struct Faulty {
     pub correlation_id: Option<Arc<str>>,
     pub source_app: Option<Arc<str>>,
     pub route: Option<usize>,
+    /// The id was derived from `source`.
+    pub derived_id: bool,
+    pub digest: Digest,
 }
 
 /// Everything that makes messages of records. Pure but for the cache of schemas that it keeps.
@@ -75,7 +79,7 @@ impl Reader {
                 let route = select_faulty(routes, record, salvaged.as_ref());
                 let unusable = match route {
                     Some(index) => examine_faulty(&routes[index], record, salvaged.as_ref(), fault),
-                    None if settings.park_unrouted => unknown(fault),
+                    None if settings.park_unrouted => Unusable::unknown(record, fault),
                     None => return Entry::Skip(SkipReason::NoRoute),
                 };
                 return self.faulty(record, generation, route, unusable);
@@ -85,7 +89,7 @@ impl Reader {
             let reason = unrouted(&decoded);
             if reason == SkipReason::NoRoute && settings.park_unrouted {
                 let fault = Fault::new("no_route", "no route takes this record");
-                return self.faulty(record, generation, None, unknown(fault));
+                return self.faulty(record, generation, None, Unusable::unknown(record, fault));
             }
             return Entry::Skip(reason);
         };
@@ -96,7 +100,9 @@ impl Reader {
                 TombstonePolicy::Skip => return Entry::Skip(SkipReason::Tombstone),
                 TombstonePolicy::Delete => match self.decoder.tombstone_delete(record) {
                     Ok(event) => event,
-                    Err(fault) => return self.faulty(record, generation, Some(index), unknown(fault)),
+                    Err(fault) => {
+                        return self.faulty(record, generation, Some(index), Unusable::unknown(record, fault));
+                    }
                 },
             },
             Decoded::Skip(reason) => return Entry::Skip(reason),
@@ -114,6 +120,8 @@ impl Reader {
                         id: Some(message.id),
                         correlation_id: message.correlation_id,
                         source_app: message.source_app,
+                        derived_id: message.derived_id,
+                        digest: message.digest,
                     };
                     self.faulty(record, generation, Some(index), unusable)
                 }
@@ -123,10 +131,10 @@ impl Reader {
     }
 
     fn faulty(&self, record: &Record, generation: i64, route: Option<usize>, unusable: Unusable) -> Entry {
-        let Unusable { fault, id, correlation_id, source_app } = unusable;
+        let Unusable { fault, id, correlation_id, source_app, derived_id, digest } = unusable;
         let key = self.park_key(record, generation, route, id.as_ref());
         let class = "poison";
-        Entry::Faulty(Box::new(Faulty { key, class, fault, id, correlation_id, source_app, route }))
+        Entry::Faulty(Box::new(Faulty { key, class, fault, id, correlation_id, source_app, route, derived_id, digest }))
     }
 
     fn park_key(&self, record: &Record, generation: i64, route: Option<usize>, id: Option<&MessageId>) -> Vec<u8> {
@@ -143,23 +151,39 @@ impl Reader {
 
     /// The same record as one to park, for a reason that was found later or by an operator.
     pub fn to_park(&self, item: &Item, generation: i64, class: &'static str, fault: Fault) -> Faulty {
-        let (id, correlation_id, source_app, route) = match &item.entry {
-            Entry::Message { message, .. } => (
-                Some(message.id.clone()),
-                message.correlation_id.clone(),
-                message.source_app.clone(),
-                Some(message.route),
-            ),
-            Entry::Faulty(faulty) => {
-                (faulty.id.clone(), faulty.correlation_id.clone(), faulty.source_app.clone(), faulty.route)
-            }
-            Entry::Skip(_) => (None, None, None, None),
+        let unusable = match &item.entry {
+            Entry::Message { message, .. } => Unusable {
+                fault,
+                id: Some(message.id.clone()),
+                correlation_id: message.correlation_id.clone(),
+                source_app: message.source_app.clone(),
+                derived_id: message.derived_id,
+                digest: message.digest.clone(),
+            },
+            Entry::Faulty(faulty) => return Faulty { class, fault, ..Faulty::clone(faulty) },
+            Entry::Skip(_) => Unusable::unknown(&item.record, fault),
         };
-        let key = self.park_key(&item.record, generation, route, id.as_ref());
-        Faulty { key, class, fault, id, correlation_id, source_app, route }
+        let route = match &item.entry {
+            Entry::Message { message, .. } => Some(message.route),
+            Entry::Faulty(_) | Entry::Skip(_) => None,
+        };
+        let key = self.park_key(&item.record, generation, route, unusable.id.as_ref());
+        let Unusable { fault, id, correlation_id, source_app, derived_id, digest } = unusable;
+        Faulty { key, class, fault, id, correlation_id, source_app, route, derived_id, digest }
     }
-}
 
-fn unknown(fault: Fault) -> Unusable {
-    Unusable { fault, id: None, correlation_id: None, source_app: None }
+    /// The record alone, without its id: that could not be stored.
+    pub fn bare(&self, record: &Record, generation: i64, fault: Fault) -> Faulty {
+        Faulty {
+            key: self.park_key(record, generation, None, None),
+            class: "poison",
+            fault,
+            id: None,
+            correlation_id: None,
+            source_app: None,
+            route: None,
+            derived_id: false,
+            digest: digest::raw(record),
+        }
+    }
 }

@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 
-use sha2::{Digest as _, Sha256};
-
 use super::batch::{Entry, Faulty, Item};
+use super::settle::OPERATOR;
 use crate::debezium::event::{Fault, SkipReason};
+use crate::digest;
 use crate::gate::Mark;
 use crate::message::{Digest, DigestMatch, Message};
-use crate::receipt::hex;
 use crate::store::StoreError;
 use crate::store::inbox::Seen;
 
@@ -29,7 +28,7 @@ pub(super) enum Judgement<'a> {
     Park(&'a Faulty),
     Duplicate {
         seen: Option<Seen>,
-        incomparable: bool,
+        note: Option<DigestMatch>,
     },
     /// The id is known with other content.
     Conflict(Conflict),
@@ -67,7 +66,7 @@ pub(super) fn judge<'a>(
             Entry::Faulty(faulty) => (faulty.key.as_slice(), faulty.id.as_ref()),
         };
         if marks.contains_key(key) {
-            judgements.push(Judgement::Duplicate { seen: None, incomparable: false });
+            judgements.push(Judgement::Duplicate { seen: None, note: None });
             continue;
         }
         // A key in neither answer is run again, never guessed: a rival's row may have come and gone in between.
@@ -93,37 +92,59 @@ pub(super) fn judge<'a>(
 
 /// `in_batch`: the first one stands in this very batch, so its final state is not known yet.
 fn repeated<'a>(item: &'a Item, row: &Seen, in_batch: bool) -> Judgement<'a> {
-    let duplicate = |incomparable| Judgement::Duplicate { seen: (!in_batch).then(|| row.clone()), incomparable };
+    let duplicate = |note| Judgement::Duplicate { seen: (!in_batch).then(|| row.clone()), note: Some(note) };
     let stored = row.digest.as_deref().map(Digest::from_stored);
+    let conflict = |faulty: Faulty, digest: &Digest| {
+        let fault = Fault::new("conflict", "this id was used before with other content");
+        let faulty = Faulty { class: "conflict", fault, ..faulty };
+        Judgement::Conflict(Conflict { faulty, digest: digest.as_str().to_owned() })
+    };
     match &item.entry {
+        Entry::Skip(reason) => Judgement::Skip(*reason),
         // Coordinates say that it is the same change; the same row reads differently with and without a schema.
-        Entry::Message { message, .. } if message.derived_id => duplicate(false),
-        Entry::Message { key, message } => match stored.map(|stored| stored.compare(&message.digest)) {
-            Some(DigestMatch::Same) => duplicate(false),
-            Some(DigestMatch::Incomparable) | None => duplicate(true),
-            Some(DigestMatch::Different) => Judgement::Conflict(Conflict {
-                faulty: Faulty {
+        Entry::Message { message, .. } if message.derived_id => {
+            duplicate(stored.map_or(DigestMatch::Incomparable, |stored| stored.compare(&message.digest)))
+        }
+        Entry::Faulty(faulty) if faulty.derived_id || faulty.class == OPERATOR => duplicate(DigestMatch::Same),
+        Entry::Message { key, message } => match compare(stored.as_ref(), &message.digest, item) {
+            DigestMatch::Same => duplicate(DigestMatch::Same),
+            DigestMatch::Incomparable => duplicate(DigestMatch::Incomparable),
+            DigestMatch::Different => {
+                let faulty = Faulty {
                     key: key.clone(),
                     class: "conflict",
-                    fault: Fault::new("conflict", "this id was used before with other content"),
+                    fault: Fault::new("conflict", ""),
                     id: Some(message.id.clone()),
                     correlation_id: message.correlation_id.clone(),
                     source_app: message.source_app.clone(),
                     route: Some(message.route),
-                },
-                digest: message.digest.as_str().to_owned(),
-            }),
-        },
-        Entry::Faulty(faulty) => match stored {
-            // The first one was parked as well: the same fault once more.
-            None => duplicate(false),
-            Some(_) => {
-                let raw = Sha256::digest(item.record.value.as_deref().unwrap_or_default());
-                let mut faulty = Faulty::clone(faulty);
-                faulty.class = "conflict";
-                Judgement::Conflict(Conflict { faulty, digest: format!("raw:{}", hex(&raw)) })
+                    derived_id: false,
+                    digest: message.digest.clone(),
+                };
+                conflict(faulty, &message.digest)
             }
         },
-        Entry::Skip(reason) => Judgement::Skip(*reason),
+        Entry::Faulty(faulty) => match compare(stored.as_ref(), &faulty.digest, item) {
+            DigestMatch::Same => duplicate(DigestMatch::Same),
+            DigestMatch::Incomparable => duplicate(DigestMatch::Incomparable),
+            DigestMatch::Different => conflict(Faulty::clone(faulty), &faulty.digest),
+        },
     }
+}
+
+/// How the content at hand relates to the one that the inbox knows. A digest of bytes is compared with the bytes: what
+/// could not be decoded before and can be now (after a change of the configuration, say) is the same content still.
+fn compare(stored: Option<&Digest>, digest: &Digest, item: &Item) -> DigestMatch {
+    let Some(stored) = stored else { return DigestMatch::Incomparable };
+    if stored.rule() == digest::RAW && digest.rule() != digest::RAW {
+        return match stored.compare(&digest::raw(&item.record)) {
+            DigestMatch::Same => DigestMatch::Same,
+            DigestMatch::Different | DigestMatch::Incomparable => DigestMatch::Different,
+        };
+    }
+    if digest.rule() == digest::RAW && stored.rule() != digest::RAW {
+        // It was decodable then and is not now: other bytes.
+        return DigestMatch::Different;
+    }
+    stored.compare(digest)
 }

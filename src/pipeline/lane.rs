@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rand::Rng as _;
 use tracing::{error, info, warn};
@@ -15,7 +15,7 @@ use super::status::{LaneState, Lanes};
 use crate::kafka::{Assigned, PartitionReader};
 use crate::offsets::{LostOffsets, Start, StartFacts, decide_start};
 use crate::store::lanes::LaneKey;
-use crate::store::meta::{FORMER_EPOCHS, STORE_EPOCH};
+use crate::store::meta::{ADOPTING_EPOCH, FORMER_EPOCHS, STORE_EPOCH};
 use crate::store::{Meaning, StoreError};
 
 /// How a lane treats offsets that are gone.
@@ -25,6 +25,8 @@ pub struct LaneOptions {
 }
 
 const RETRY: Duration = Duration::from_millis(500);
+/// A lane that was read less than this ago cannot have been overtaken by retention.
+const STOOD: Duration = Duration::from_secs(5);
 const REFUSED_LOOK: Duration = Duration::from_secs(5);
 
 /// The group's offset and its metadata, if it has one.
@@ -44,6 +46,7 @@ pub async fn run(shared: Arc<Shared>, lanes: Lanes, assigned: Assigned, options:
     let name = (Arc::clone(&topic), partition);
     lanes.update(&name, |report| report.progress = Some(Arc::clone(reader.progress())));
     let key = LaneKey { pipeline: Arc::clone(&shared.pipeline), topic, partition };
+    let (metrics, key_pipeline) = (shared.metrics.clone(), Arc::clone(&shared.pipeline));
     let work = Work { shared, lanes: lanes.clone(), name: name.clone(), key, from, reader: &reader, options };
     let mut first = Some(committed);
     while !stop.is_cancelled() {
@@ -60,6 +63,11 @@ pub async fn run(shared: Arc<Shared>, lanes: Lanes, assigned: Assigned, options:
         }
     }
     lanes.remove(&name, reader.progress());
+    let partition_label = partition.to_string();
+    for gauge in [&metrics.lag, &metrics.lane_paused] {
+        // Not there if it was never observed.
+        let _ = gauge.remove_label_values(&[&*key_pipeline, &*name.0, &*partition_label]);
+    }
     drop(reader);
     // Last: the polling thread takes it as the end of the lane.
     drop(end);
@@ -115,6 +123,7 @@ impl Work<'_> {
         let epoch = store.meta(STORE_EPOCH).await?.ok_or_else(no_epoch)?;
         let former = store.meta(FORMER_EPOCHS).await?.unwrap_or_default();
         let former: Vec<String> = former.split(',').filter(|e| !e.is_empty()).map(str::to_owned).collect();
+        let adopting = store.meta(ADOPTING_EPOCH).await?;
         // Later rounds ask the group again: the answer of the assignment is old by then.
         let (fetching_from, committed) = match first {
             Some(committed) => (Some(self.from), committed),
@@ -128,6 +137,7 @@ impl Work<'_> {
             lane_next,
             store_epoch: &epoch,
             former_epochs: &former,
+            adopts: adopting.as_deref() == Some(&epoch),
             policy_offset: self.from,
             lost: self.options.lost,
         };
@@ -149,9 +159,8 @@ impl Work<'_> {
             Start::StoreWentBack { .. } | Start::ResetForward(_) => {
                 // Offsets of a former epoch were left behind by a renewal that another lane made: once is enough.
                 let renewed = committed.as_ref().is_some_and(|(_, metadata)| former.contains(metadata));
-                if !renewed && row.store_epoch == epoch {
-                    row.store_epoch = new_epoch();
-                    tx.renew_store_epoch(&row.store_epoch).await?;
+                if !renewed {
+                    row.store_epoch = tx.renew_store_epoch(&new_epoch(), Some(&epoch)).await?;
                 }
             }
             Start::At(_) | Start::Lost { .. } | Start::Refused(_) => {}
@@ -159,6 +168,10 @@ impl Work<'_> {
         tx.commit().await?;
         if fetching_from != Some(from) {
             self.reader.seek(from).await.map_err(kafka)?;
+        }
+        if row.next_offset >= from {
+            // The row carries it: a quiet partition has an offset of its own from now on, whatever the policy says.
+            self.reader.progress().complete(from, &row.store_epoch);
         }
         info!(topic = %self.key.topic, partition = self.key.partition, from, epoch = row.epoch, "lane taken over");
         self.lanes.update(&self.name, |report| {
@@ -219,6 +232,7 @@ impl Work<'_> {
         let mut reader = Reader::new(Arc::clone(&self.shared.reader));
         let options = &self.shared.options;
         let progress = Arc::clone(self.reader.progress());
+        let mut read_last = Instant::now();
         loop {
             let fetched = tokio::select! {
                 // Asked first: after the end nothing may be taken from a queue that may be another lane's by then.
@@ -226,13 +240,25 @@ impl Work<'_> {
                 () = stop.cancelled() => return Halt::Stopped,
                 fetched = self.reader.fetch(next, options.batch, options.batch_bytes) => fetched,
             };
+            if let Some(error) = fetched.error.filter(|_| fetched.records.is_empty()) {
+                self.lanes.set(&self.name, LaneState::Retrying(error));
+                continue;
+            }
             let Some(batch_next) = fetched.records.last().map(|record| record.position.offset + 1).or(fetched.end)
             else {
                 continue;
             };
-            if let Some(first) = fetched.records.first() {
-                self.watch_for_loss(next, first.position.offset, progress.low());
+            let first = fetched.records.first().map(|record| record.position.offset);
+            if first.is_some_and(|first| first < next) {
+                warn!(topic = %self.key.topic, partition = self.key.partition, "offsets began again: has the topic been made anew?");
+                return Halt::Fenced;
             }
+            // A lane that stood for long may have been overtaken by the log's start; a gap alone is a compaction or a
+            // transaction's marker.
+            if first.is_some_and(|first| first > next) && read_last.elapsed() > STOOD && self.overtaken(next).await {
+                return Halt::Fenced;
+            }
+            read_last = Instant::now();
             let mut items: Vec<Item> =
                 fetched.records.into_iter().map(|record| reader.read(record, generation)).collect();
             self.lanes.update(&self.name, |report| report.in_flight = items.len());
@@ -251,11 +277,9 @@ impl Work<'_> {
         }
     }
 
-    /// A jump from below the log's start is no gap of a compaction: records are gone that nobody here has seen.
-    fn watch_for_loss(&self, expected: i64, first: i64, low: i64) {
-        if first > expected && low > expected {
-            self.announce(&Start::Lost { from: low.min(first), lost_from: expected });
-        }
+    /// Records below the log's start are gone that nobody here has seen: the lane is taken over anew, which names them.
+    async fn overtaken(&self, next: i64) -> bool {
+        self.reader.watermarks().await.is_ok_and(|(low, _)| low > next)
     }
 }
 

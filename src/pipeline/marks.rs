@@ -131,6 +131,8 @@ mod tests {
             correlation_id: None,
             source_app: None,
             route: None,
+            derived_id: false,
+            digest: Digest::from_stored("raw:0"),
         };
         let broken = Item { record: message("1:a").record, entry: Entry::Faulty(Box::new(faulty)) };
         assert_eq!(counting(&[message("1:a"), broken], mark()), 0);

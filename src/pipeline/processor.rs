@@ -18,6 +18,7 @@ use super::{Observed, Shared};
 use crate::debezium::event::Fault;
 use crate::decision::RecordOutcome;
 use crate::gate::{GateAnswer, GateKey, Mark};
+use crate::message::DigestMatch;
 use crate::receipt::code;
 use crate::store::{Meaning, StoreError};
 
@@ -214,15 +215,16 @@ impl Processor {
                 } else if length > 1 {
                     push_halves(todo, &piece);
                 } else {
-                    // Not the effect, which has its savepoint: the record's own bookkeeping cannot be stored.
+                    // Not the effect, which has its savepoint: a constraint that is checked at COMMIT alone, or the
+                    // record's own bookkeeping, which cannot be stored.
                     let item = &mut items[piece.range.start];
-                    warn!(position = %item.record.position, %error, "parked without its id");
+                    warn!(position = %item.record.position, %error, "parked: the transaction of this record alone is refused");
                     let fault = Fault::new("data_refused", error.for_people());
-                    let bare = Item {
-                        record: item.record.clone(),
-                        entry: Entry::Skip(crate::debezium::event::SkipReason::NoRoute),
-                    };
-                    item.entry = Entry::Faulty(Box::new(reader.to_park(&bare, self.lane.generation, "poison", fault)));
+                    let generation = self.lane.generation;
+                    item.entry = Entry::Faulty(Box::new(match error.meaning() {
+                        Meaning::Poison => reader.bare(&item.record, generation, fault),
+                        _ => reader.to_park(item, generation, "poison", fault),
+                    }));
                     piece.failures += 1;
                     if piece.failures > 1 {
                         self.stand(LaneState::Retrying(error.to_string()), backoff(piece.failures)).await?;
@@ -285,8 +287,11 @@ impl Processor {
                         let distance = (now - first).max(0) as f64 / 1000.0;
                         metrics.redelivery_distance.with_label_values(&[pipeline]).observe(distance);
                     }
-                    if recorded.incomparable {
-                        metrics.incomparable.with_label_values(&[pipeline]).inc();
+                    match recorded.note {
+                        Some(DigestMatch::Incomparable) => metrics.incomparable.with_label_values(&[pipeline]).inc(),
+                        // Only with a derived id, for another content under a producer's id is a conflict.
+                        Some(DigestMatch::Different) => metrics.differing.with_label_values(&[pipeline]).inc(),
+                        Some(DigestMatch::Same) | None => {}
                     }
                 }
                 RecordOutcome::Applied => {

@@ -49,7 +49,7 @@ pub(super) async fn settle(
             }
             Judgement::Unrecorded { .. } => desk.unrecorded(item, outcome_of(&index)?).await?,
             Judgement::Park(faulty) => desk.park(item, faulty).await?,
-            Judgement::Duplicate { seen, incomparable } => {
+            Judgement::Duplicate { seen, note } => {
                 if let Some(seen) = seen {
                     desk.mark_seen(seen);
                 }
@@ -57,7 +57,7 @@ pub(super) async fn settle(
                     outcome: RecordOutcome::Duplicate,
                     reason: None,
                     first_seen_ms: seen.as_ref().map(|seen| seen.received_ms),
-                    incomparable: *incomparable,
+                    note: *note,
                 });
             }
             Judgement::Conflict(conflict) => desk.conflict(item, conflict).await?,
@@ -169,12 +169,7 @@ impl<'a, 't> Desk<'a, 't> {
     }
 
     fn count(&mut self, outcome: RecordOutcome, reason: Option<&str>) {
-        self.recorded.push(Recorded {
-            outcome,
-            reason: reason.map(str::to_owned),
-            first_seen_ms: None,
-            incomparable: false,
-        });
+        self.recorded.push(Recorded { outcome, reason: reason.map(str::to_owned), first_seen_ms: None, note: None });
     }
 
     async fn first(&mut self, subject: &Subject<'_>, outcome: &Outcome) -> Result<(), StoreError> {
@@ -232,7 +227,7 @@ impl<'a, 't> Desk<'a, 't> {
             let waiting = Why { code: code::WAITING, reason: why.reason };
             self.tell(subject, ReceiptStatus::Processing, Some(waiting), ReceiptKind::Processing { version: 1 });
         }
-        self.count(RecordOutcome::Parked, Some("waiting"));
+        self.count(RecordOutcome::Parked, Some(WAITING));
         Ok(())
     }
 
@@ -253,7 +248,7 @@ impl<'a, 't> Desk<'a, 't> {
     }
 
     async fn park(&mut self, item: &Item, faulty: &Faulty) -> Result<(), StoreError> {
-        let subject = Subject::of_faulty(item, faulty, None);
+        let subject = Subject::of_faulty(item, faulty, Some(faulty.digest.as_str()));
         let why = Why { code: faulty.fault.code, reason: &faulty.fault.detail };
         self.dead_letter(&subject, faulty.class, why).await?;
         self.tell(&subject, ReceiptStatus::Failed, Some(why), ReceiptKind::Terminal { version: 1 });
@@ -375,6 +370,9 @@ const CONSTANT: i64 = 3;
 
 /// The reason and the class of what an operator skipped.
 pub(super) const OPERATOR: &str = "operator";
+
+/// The reason of what was set aside.
+pub(super) const WAITING: &str = "waiting";
 
 /// The same for the same fault of the same content: a redelivery is not parked again.
 fn dead_letter_key(subject: &Subject<'_>, class: &str) -> [u8; 32] {

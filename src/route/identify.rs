@@ -10,7 +10,7 @@ use crate::debezium::event::{ChangeEvent, Fault};
 use crate::debezium::source_id;
 use crate::debezium::value::Value;
 use crate::digest;
-use crate::message::{Message, MessageId};
+use crate::message::{Digest, Message, MessageId};
 use crate::record::Record;
 
 /// A record that its route cannot make a message of, with what could be found out: it is parked under its id if it has
@@ -21,6 +21,17 @@ pub struct Unusable {
     pub id: Option<MessageId>,
     pub correlation_id: Option<Arc<str>>,
     pub source_app: Option<Arc<str>>,
+    /// The id was derived from `source`: contents are not compared.
+    pub derived_id: bool,
+    /// Of the content as far as it was decoded; of the value's bytes if it was not.
+    pub digest: Digest,
+}
+
+impl Unusable {
+    /// A record of which nothing but its bytes is known.
+    pub fn unknown(record: &Record, fault: Fault) -> Self {
+        Self { fault, id: None, correlation_id: None, source_app: None, derived_id: false, digest: digest::raw(record) }
+    }
 }
 
 /// [`examine`], where the fault alone matters.
@@ -68,9 +79,12 @@ pub fn usable_id(text: &str, max_bytes: usize) -> Result<MessageId, Fault> {
 /// What can be said about a record that could not be decoded, from its headers and what was salvaged of it
 /// ([`crate::debezium::envelope::Decoder::salvage`]).
 pub fn examine_faulty(route: &Route, record: &Record, salvaged: Option<&ChangeEvent>, fault: Fault) -> Unusable {
+    let id = message_id(route, record, salvaged).ok();
     Unusable {
         fault,
-        id: message_id(route, record, salvaged).ok().map(|(id, _)| id),
+        derived_id: id.as_ref().is_some_and(|(_, derived)| *derived),
+        id: id.map(|(id, _)| id),
+        digest: salvaged.map_or_else(|| digest::raw(record), |event| digest::digest(event, route)),
         correlation_id: tag(route, &route.correlation_id, Role::CorrelationId, record, salvaged).unwrap_or_default(),
         source_app: tag(route, &route.source_app, Role::SourceApp, record, salvaged).unwrap_or_default(),
     }
@@ -102,9 +116,11 @@ fn finish(
         }),
         (id, correlation_id, source_app, fault) => Err(Box::new(Unusable {
             fault: fault.expect("one of the four failed"),
+            derived_id: matches!(id, Ok((_, true))),
             id: id.ok().map(|(id, _)| id),
             correlation_id: correlation_id.unwrap_or_default(),
             source_app: source_app.unwrap_or_default(),
+            digest: digest::digest(&event, route),
         })),
     }
 }

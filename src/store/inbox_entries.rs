@@ -155,6 +155,23 @@ impl Store {
     }
 }
 
+const POSTPONE: Sql = Sql {
+    postgres: "UPDATE countersign_inbox SET next_try_at = now() + $1 * interval '1 millisecond' \
+        WHERE inbox_key = $2 AND status = 'WAITING' AND attempt_token = $3",
+    mysql: "UPDATE countersign_inbox SET next_try_at = DATE_ADD(UTC_TIMESTAMP(6), INTERVAL ? * 1000 MICROSECOND) \
+        WHERE inbox_key = ? AND status = 'WAITING' AND attempt_token = ?",
+    sqlite: "UPDATE countersign_inbox SET next_try_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', (? / 1000.0) || ' seconds') \
+        WHERE inbox_key = ? AND status = 'WAITING' AND attempt_token = ?",
+};
+
+impl Store {
+    /// Looks at a waiting message later, without counting a try.
+    pub async fn postpone(&self, waiting: &Waiting, delay_ms: i64) -> Result<(), StoreError> {
+        let binds = vec![Bind::Int(delay_ms), Bind::Bytes(waiting.key.clone()), Bind::Int(waiting.token)];
+        self.write(POSTPONE.of(self.dialect()), binds).await.map(drop)
+    }
+}
+
 /// Takes a waiting row for one try: compares the attempt, so that two sweepers cannot both have it.
 const TAKE_WAITING: Sql = Sql {
     postgres: "UPDATE countersign_inbox SET attempt_token = $1 \

@@ -31,7 +31,7 @@ pub struct LaneRow {
     pub recent_parks: String,
     /// Why the lane stands, if it was paused.
     pub paused: Option<String>,
-    /// Records below this offset are parked by an operator's wish.
+    /// Records below this offset are parked by an operator's wish; [`SKIP_NEXT`] means the next record alone.
     pub skip_to: Option<i64>,
     pub store_epoch: String,
     /// The database's clock at the time of reading.
@@ -63,6 +63,9 @@ pub struct LaneStatus {
     pub updated_at: String,
 }
 
+/// `skip_to` of a lane whose next record is to be parked, wherever it stands: behind a gap its offset is not known.
+pub const SKIP_NEXT: i64 = -1;
+
 const COLUMNS: &str = "epoch, owner, CAST(generation AS {int}), next_offset, records_seen, recent_parks, paused, skip_to, \
      (SELECT value FROM countersign_meta WHERE name = 'store_epoch')";
 
@@ -82,11 +85,12 @@ const ACQUIRE: Sql = Sql {
 
 const ADVANCE: Sql = Sql {
     postgres: "UPDATE countersign_lanes SET next_offset = GREATEST(next_offset, $1), records_seen = $2, recent_parks = $3, \
-        paused = $4, updated_at = now() WHERE pipeline = $5 AND topic = $6 AND kafka_partition = CAST($7 AS integer)",
+        paused = $4, skip_to = CASE WHEN skip_to > $1 THEN skip_to END, updated_at = now() WHERE pipeline = $5 AND topic = $6 AND kafka_partition = CAST($7 AS integer)",
     mysql: "UPDATE countersign_lanes SET next_offset = GREATEST(next_offset, ?), records_seen = ?, recent_parks = ?, \
-        paused = ?, updated_at = UTC_TIMESTAMP(6) WHERE pipeline = ? AND topic = ? AND kafka_partition = ?",
+        paused = ?, skip_to = CASE WHEN skip_to > ? THEN skip_to END, updated_at = UTC_TIMESTAMP(6) WHERE pipeline = ? AND topic = ? AND kafka_partition = ?",
     sqlite: "UPDATE countersign_lanes SET next_offset = MAX(next_offset, ?), records_seen = ?, recent_parks = ?, \
-        paused = ?, updated_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now') WHERE pipeline = ? AND topic = ? AND kafka_partition = ?",
+        paused = ?, skip_to = CASE WHEN skip_to > ? THEN skip_to END, updated_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now') \
+        WHERE pipeline = ? AND topic = ? AND kafka_partition = ?",
 };
 
 const REGENERATE: Sql = Sql {
@@ -115,11 +119,11 @@ const RESUME: Sql = Sql {
 };
 
 const SKIP: Sql = Sql {
-    postgres: "UPDATE countersign_lanes SET skip_to = COALESCE(CAST($1 AS bigint), next_offset + 1), paused = NULL, recent_parks = '' \
+    postgres: "UPDATE countersign_lanes SET skip_to = CAST($1 AS bigint), paused = NULL, recent_parks = '' \
         WHERE pipeline = $2 AND topic = $3 AND kafka_partition = CAST($4 AS integer)",
-    mysql: "UPDATE countersign_lanes SET skip_to = COALESCE(?, next_offset + 1), paused = NULL, recent_parks = '' \
+    mysql: "UPDATE countersign_lanes SET skip_to = ?, paused = NULL, recent_parks = '' \
         WHERE pipeline = ? AND topic = ? AND kafka_partition = ?",
-    sqlite: "UPDATE countersign_lanes SET skip_to = COALESCE(?, next_offset + 1), paused = NULL, recent_parks = '' \
+    sqlite: "UPDATE countersign_lanes SET skip_to = ?, paused = NULL, recent_parks = '' \
         WHERE pipeline = ? AND topic = ? AND kafka_partition = ?",
 };
 
@@ -189,6 +193,9 @@ impl Tx {
             Bind::text(&advance.recent_parks),
             Bind::opt_text(advance.paused.as_deref()),
         ];
+        if self.dialect() != Dialect::Postgres {
+            binds.push(Bind::Int(advance.next_offset));
+        }
         binds.extend(lane.binds());
         self.execute(ADVANCE.of(self.dialect()), binds).await.map(drop)
     }
@@ -247,7 +254,7 @@ impl Store {
 
     /// Parks what stands below `to`, by default the one record at which the lane stands, and lets it go on.
     pub async fn skip_lane(&self, lane: &LaneKey, to: Option<i64>) -> Result<bool, StoreError> {
-        let mut binds = vec![Bind::opt_int(to)];
+        let mut binds = vec![Bind::Int(to.unwrap_or(SKIP_NEXT))];
         binds.extend(lane.binds());
         Ok(self.write(SKIP.of(self.dialect()), binds).await? > 0)
     }

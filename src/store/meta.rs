@@ -7,6 +7,8 @@ use super::{Bind, Dialect, Sql, Store, StoreError, Tx};
 pub const STORE_EPOCH: &str = "store_epoch";
 /// Epochs that this store had before, newest first, parted by commas.
 pub const FORMER_EPOCHS: &str = "former_epochs";
+/// The epoch with which an operator said that this store was restored.
+pub const ADOPTING_EPOCH: &str = "adopting_epoch";
 pub const SCHEMA_VERSION: &str = "schema_version";
 /// What was received before this instant may have been purged from the inbox.
 pub const PURGE_HORIZON: &str = "purge_horizon";
@@ -89,13 +91,21 @@ impl Tx {
         self.execute(PUT.of(self.dialect()), vec![Bind::text(name), Bind::text(value)]).await.map(drop)
     }
 
-    /// Gives the store a new epoch and remembers the old one.
-    pub async fn renew_store_epoch(&mut self, epoch: &str) -> Result<(), StoreError> {
+    /// Gives the store a new epoch and remembers the old one. With `expected`, only if that is the epoch still: of
+    /// several lanes that decide so at once, one renews. The answer is the epoch that holds.
+    pub async fn renew_store_epoch(&mut self, epoch: &str, expected: Option<&str>) -> Result<String, StoreError> {
+        self.wait_for_turn().await?;
         let old = self.meta(STORE_EPOCH).await?;
+        if let (Some(old), Some(expected)) = (&old, expected)
+            && old != expected
+        {
+            return Ok(old.clone());
+        }
         let former = self.meta(FORMER_EPOCHS).await?.unwrap_or_default();
         let former = old.into_iter().chain(former.split(',').filter(|e| !e.is_empty()).map(str::to_owned)).take(500);
         let former = former.collect::<Vec<_>>().join(",");
         self.set_meta(FORMER_EPOCHS, &former).await?;
-        self.set_meta(STORE_EPOCH, epoch).await
+        self.set_meta(STORE_EPOCH, epoch).await?;
+        Ok(epoch.to_owned())
     }
 }

@@ -176,7 +176,7 @@ impl Store {
     /// fails with SQLITE_BUSY without waiting.
     pub async fn begin(&self) -> Result<Tx, StoreError> {
         let conn = self.acquire(true).await?;
-        let mut tx = Tx::new(conn, self.pooler);
+        let mut tx = Tx::new(conn, self.pooler, self.limit());
         match self.dialect() {
             Dialect::Postgres => {
                 let limit = self.transaction_timeout.as_millis();
@@ -204,7 +204,7 @@ impl Store {
             tx.commit().await?;
             return Ok(rows);
         }
-        let mut tx = Tx::new(self.acquire(false).await?, false);
+        let mut tx = Tx::new(self.acquire(false).await?, false, self.limit());
         let rows = tx.fetch(sql, binds).await?;
         tx.release();
         Ok(rows)
@@ -218,7 +218,7 @@ impl Store {
             tx.commit().await?;
             return Ok(rows);
         }
-        let mut tx = Tx::new(self.acquire(true).await?, false);
+        let mut tx = Tx::new(self.acquire(true).await?, false, self.limit());
         let rows = tx.execute(sql, binds).await?;
         tx.release();
         Ok(rows)
@@ -238,6 +238,11 @@ impl Store {
                 readers.close().await;
             }
         }
+    }
+
+    /// Longer than the server's own limits, which answer first if the server is there.
+    fn limit(&self) -> Duration {
+        self.transaction_timeout + Duration::from_secs(5)
     }
 
     async fn acquire(&self, write: bool) -> Result<Conn, StoreError> {

@@ -15,7 +15,8 @@ pub struct RowVersion {
 const COLUMNS: usize = 6;
 
 impl Tx {
-    /// Reads and locks the versions of these rows until the end of the transaction.
+    /// Reads and locks the versions of these rows until the end of the transaction. A row without a version gets an
+    /// empty one first, for what is not there cannot be locked, and two lanes would both take themselves for the first.
     pub async fn row_versions(
         &mut self,
         pipeline: &str,
@@ -23,6 +24,11 @@ impl Tx {
         key_hashes: &[[u8; 32]],
     ) -> Result<HashMap<[u8; 32], RowVersion>, StoreError> {
         let dialect = self.dialect();
+        if dialect != Dialect::Sqlite {
+            let empty = RowVersion { lineage: String::new(), position: String::new(), deleted: false };
+            let rows: Vec<_> = key_hashes.iter().map(|hash| (*hash, empty.clone())).collect();
+            self.write_row_versions(pipeline, table, &rows, false).await?;
+        }
         let int = if dialect == Dialect::MySql { "SIGNED" } else { "integer" };
         let mut versions = HashMap::with_capacity(key_hashes.len());
         for chunk in key_hashes.chunks(dialect.max_binds() - 2) {
@@ -52,7 +58,9 @@ impl Tx {
                 let hash =
                     row.bytes(0)?.try_into().map_err(|_| StoreError::Unexpected("a key hash of 32 bytes".into()))?;
                 let version = RowVersion { lineage: row.text(1)?, position: row.text(2)?, deleted: row.int(3)? != 0 };
-                versions.insert(hash, version);
+                if !version.lineage.is_empty() {
+                    versions.insert(hash, version);
+                }
             }
         }
         Ok(versions)
@@ -65,7 +73,29 @@ impl Tx {
         table: &str,
         versions: &[([u8; 32], RowVersion)],
     ) -> Result<(), StoreError> {
+        self.write_row_versions(pipeline, table, versions, true).await
+    }
+
+    async fn write_row_versions(
+        &mut self,
+        pipeline: &str,
+        table: &str,
+        versions: &[([u8; 32], RowVersion)],
+        overwrite: bool,
+    ) -> Result<(), StoreError> {
         let dialect = self.dialect();
+        let update = match (dialect, overwrite) {
+            (Dialect::Postgres | Dialect::Sqlite, true) => {
+                "ON CONFLICT (pipeline, table_name, key_hash) DO UPDATE SET lineage = excluded.lineage, \
+                 position = excluded.position, deleted = excluded.deleted, updated_at = excluded.updated_at"
+            }
+            (Dialect::Postgres | Dialect::Sqlite, false) => "ON CONFLICT (pipeline, table_name, key_hash) DO NOTHING",
+            (Dialect::MySql, true) => {
+                "ON DUPLICATE KEY UPDATE lineage = VALUES(lineage), position = VALUES(position), \
+                 deleted = VALUES(deleted), updated_at = VALUES(updated_at)"
+            }
+            (Dialect::MySql, false) => "ON DUPLICATE KEY UPDATE key_hash = key_hash",
+        };
         for chunk in versions.chunks(dialect.max_binds() / COLUMNS) {
             let now = match dialect {
                 Dialect::Postgres => "now()",
@@ -79,9 +109,7 @@ impl Tx {
                         "INSERT INTO countersign_row_versions (pipeline, table_name, key_hash, lineage, position, deleted, updated_at) \
                          SELECT $1, $2, u.key_hash, u.lineage, u.position, u.deleted <> 0, {now} \
                          FROM unnest(CAST($3 AS bytea[]), CAST($4 AS text[]), CAST($5 AS text[]), CAST($6 AS bigint[])) \
-                         AS u(key_hash, lineage, position, deleted) ON CONFLICT (pipeline, table_name, key_hash) DO UPDATE \
-                         SET lineage = excluded.lineage, position = excluded.position, deleted = excluded.deleted, \
-                         updated_at = excluded.updated_at"
+                         AS u(key_hash, lineage, position, deleted) {update}"
                     ),
                     vec![
                         Bind::text(pipeline),
@@ -94,13 +122,6 @@ impl Tx {
                 ),
                 Dialect::MySql | Dialect::Sqlite => {
                     let rows = vec![format!("(?, ?, ?, ?, ?, ?, {now})"); chunk.len()].join(", ");
-                    let update = if dialect == Dialect::MySql {
-                        "ON DUPLICATE KEY UPDATE lineage = VALUES(lineage), position = VALUES(position), \
-                         deleted = VALUES(deleted), updated_at = VALUES(updated_at)"
-                    } else {
-                        "ON CONFLICT (pipeline, table_name, key_hash) DO UPDATE SET lineage = excluded.lineage, \
-                         position = excluded.position, deleted = excluded.deleted, updated_at = excluded.updated_at"
-                    };
                     let mut binds = Vec::with_capacity(chunk.len() * COLUMNS);
                     for (hash, version) in chunk {
                         binds.extend([

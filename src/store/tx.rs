@@ -1,5 +1,7 @@
 //! A connection in use, and the transaction on it.
 
+use std::time::Duration;
+
 use futures::TryStreamExt;
 use sqlx::{AssertSqlSafe, Executor};
 
@@ -14,6 +16,8 @@ pub struct Tx {
     conn: Option<Conn>,
     state: State,
     persistent: bool,
+    /// After this a server that should have given up by itself is taken for gone: a vanished host never answers.
+    limit: Duration,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -26,8 +30,8 @@ enum State {
 }
 
 impl Tx {
-    pub(super) fn new(conn: Conn, pooler: bool) -> Self {
-        Self { conn: Some(conn), state: State::Unfit, persistent: !pooler }
+    pub(super) fn new(conn: Conn, pooler: bool, limit: Duration) -> Self {
+        Self { conn: Some(conn), state: State::Unfit, persistent: !pooler, limit }
     }
 
     pub(super) fn begun(&mut self) {
@@ -49,40 +53,40 @@ impl Tx {
 
     /// Runs one statement; the answer is the number of rows that it touched (matched, on MySQL).
     pub async fn execute(&mut self, sql: &str, binds: Vec<Bind>) -> Result<u64, StoreError> {
-        let (persistent, dialect) = (self.persistent, self.dialect());
+        let (persistent, dialect, limit) = (self.persistent, self.dialect(), self.limit);
         let before = std::mem::replace(&mut self.state, State::Unfit);
         let answer = match self.conn() {
             Conn::Postgres(conn) => {
                 let query = sqlx::query_with(AssertSqlSafe(sql), pg_arguments(binds)?).persistent(persistent);
-                query.execute(&mut **conn).await.map(|done| done.rows_affected())
+                within(limit, query.execute(&mut **conn)).await.map(|done| done.rows_affected())
             }
             Conn::MySql(conn) => {
                 let query = sqlx::query_with(AssertSqlSafe(sql), mysql_arguments(binds)?);
-                query.execute(&mut **conn).await.map(|done| done.rows_affected())
+                within(limit, query.execute(&mut **conn)).await.map(|done| done.rows_affected())
             }
             Conn::Sqlite(conn) => {
                 let query = sqlx::query_with(AssertSqlSafe(sql), sqlite_arguments(binds)?);
-                query.execute(&mut **conn).await.map(|done| done.rows_affected())
+                within(limit, query.execute(&mut **conn)).await.map(|done| done.rows_affected())
             }
         };
         self.settle(before, answer.map_err(|error| StoreError::from_sqlx(dialect, error)))
     }
 
     pub async fn fetch(&mut self, sql: &str, binds: Vec<Bind>) -> Result<Vec<StoreRow>, StoreError> {
-        let (persistent, dialect) = (self.persistent, self.dialect());
+        let (persistent, dialect, limit) = (self.persistent, self.dialect(), self.limit);
         let before = std::mem::replace(&mut self.state, State::Unfit);
         let answer = match self.conn() {
             Conn::Postgres(conn) => {
                 let query = sqlx::query_with(AssertSqlSafe(sql), pg_arguments(binds)?).persistent(persistent);
-                query.fetch(&mut **conn).map_ok(StoreRow::Postgres).try_collect().await
+                within(limit, query.fetch(&mut **conn).map_ok(StoreRow::Postgres).try_collect()).await
             }
             Conn::MySql(conn) => {
                 let query = sqlx::query_with(AssertSqlSafe(sql), mysql_arguments(binds)?);
-                query.fetch(&mut **conn).map_ok(StoreRow::MySql).try_collect().await
+                within(limit, query.fetch(&mut **conn).map_ok(StoreRow::MySql).try_collect()).await
             }
             Conn::Sqlite(conn) => {
                 let query = sqlx::query_with(AssertSqlSafe(sql), sqlite_arguments(binds)?);
-                query.fetch(&mut **conn).map_ok(StoreRow::Sqlite).try_collect().await
+                within(limit, query.fetch(&mut **conn).map_ok(StoreRow::Sqlite).try_collect()).await
             }
         };
         self.settle(before, answer.map_err(|error| StoreError::from_sqlx(dialect, error)))
@@ -90,13 +94,13 @@ impl Tx {
 
     /// Runs text without parameters, several statements included.
     pub async fn batch(&mut self, sql: &str) -> Result<(), StoreError> {
-        let dialect = self.dialect();
+        let (dialect, limit) = (self.dialect(), self.limit);
         let before = std::mem::replace(&mut self.state, State::Unfit);
         let text = sqlx::raw_sql(AssertSqlSafe(sql));
         let answer = match self.conn() {
-            Conn::Postgres(conn) => (&mut **conn).execute(text).await.map(drop),
-            Conn::MySql(conn) => (&mut **conn).execute(text).await.map(drop),
-            Conn::Sqlite(conn) => (&mut **conn).execute(text).await.map(drop),
+            Conn::Postgres(conn) => within(limit, (&mut **conn).execute(text)).await.map(drop),
+            Conn::MySql(conn) => within(limit, (&mut **conn).execute(text)).await.map(drop),
+            Conn::Sqlite(conn) => within(limit, (&mut **conn).execute(text)).await.map(drop),
         };
         self.settle(before, answer.map_err(|error| StoreError::from_sqlx(dialect, error)))
     }
@@ -112,6 +116,15 @@ impl Tx {
 
     pub async fn release_savepoint(&mut self, name: &'static str) -> Result<(), StoreError> {
         self.batch(&format!("RELEASE SAVEPOINT {name}")).await
+    }
+
+    /// Has deferred constraints checked now. SQLite has no way to ask; there they answer at COMMIT.
+    pub async fn check_deferred(&mut self) -> Result<(), StoreError> {
+        match self.dialect() {
+            Dialect::Postgres => self.batch("SET CONSTRAINTS ALL IMMEDIATE").await,
+            // InnoDB checks each row at once.
+            Dialect::MySql | Dialect::Sqlite => Ok(()),
+        }
     }
 
     /// Commits. An answer of the server is definite, deferred constraints included; no answer means unknown:
@@ -154,6 +167,12 @@ impl Tx {
         }
         answer
     }
+}
+
+async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, sqlx::Error> {
+    tokio::time::timeout(limit, work)
+        .await
+        .unwrap_or_else(|_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())))
 }
 
 impl Drop for Tx {

@@ -1,5 +1,6 @@
 //! `[[route]]`.
 
+use crate::effect::spec::{EffectSpec, TableSpec};
 use std::sync::Arc;
 
 use super::Check;
@@ -54,6 +55,13 @@ impl Check<'_> {
             snapshot: raw.snapshot.map_or_else(SnapshotPolicy::default, snapshot),
         };
         let effect = self.effect(&format!("{path}.effect"), raw.effect?)?;
+        if let EffectSpec::Table(TableSpec { inbox: false, .. }) = &effect
+            && route.truncate == TruncatePolicy::Apply
+        {
+            let message =
+                "\"apply\" needs the inbox: without it a repeat would empty the table again, under newer rows";
+            self.fault(&format!("{path}.truncate"), message);
+        }
         Some(RouteConfig { route, effect, order: raw.order.unwrap_or_default(), late: raw.late.unwrap_or_default() })
     }
 
