@@ -91,8 +91,10 @@ pub fn decide_start(facts: &StartFacts<'_>) -> Start {
         ));
     }
     let next = facts.lane_next;
-    let went_back = ours && next.is_none_or(|next| next < committed);
-    let wanted = if went_back { next.unwrap_or(facts.low) } else { committed };
+    // A store without a row has seen nothing of this partition.
+    let seen = next.unwrap_or(facts.low);
+    let went_back = ours && seen < committed;
+    let wanted = if went_back { seen } else { committed };
     if wanted < facts.low {
         return match facts.lost {
             LostOffsets::Earliest => Start::Lost { from: facts.low, lost_from: wanted },
@@ -162,6 +164,8 @@ mod tests {
         assert_eq!(decide_start(&renewed), back);
         let emptied = StartFacts { lane_next: None, low: 5, ..facts() };
         assert_eq!(decide_start(&emptied), Start::StoreWentBack { from: 5, committed: 50 });
+        let quiet = StartFacts { committed: Some((5, "e1")), ..emptied };
+        assert_eq!(decide_start(&quiet), Start::At(5));
     }
 
     #[test]

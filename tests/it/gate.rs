@@ -2,8 +2,8 @@
 
 use std::process::{Child, Command, Stdio};
 
+use countersign::debezium::render::hex;
 use countersign::gate::GateKey;
-use countersign::receipt::hex;
 use countersign::supervisor::Readiness;
 
 use crate::broker::Rec;

@@ -165,7 +165,13 @@ fn every_metric_has_its_name_and_the_records_add_up() {
         ];
         let text = until("every metric", || async {
             let (_, text) = daemon.get("/metrics").await;
-            names.iter().all(|name| text.contains(&format!("# TYPE countersign_{name} "))).then_some(text)
+            let all = names.iter().all(|name| text.contains(&format!("# TYPE countersign_{name} ")));
+            let seven: f64 = text
+                .lines()
+                .filter(|line| line.starts_with("countersign_records_total{"))
+                .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+                .sum();
+            (all && seven >= 7.0).then_some(text)
         })
         .await;
         for (outcome, count) in
