@@ -188,7 +188,10 @@ impl Attempt<'_> {
             return Some(Attempted::Paused(reason.clone()));
         }
         let to = match row.skip_to? {
-            SKIP_NEXT => self.items.first()?.record.position.offset + 1,
+            SKIP_NEXT => {
+                let item = self.items.iter().find(|item| !matches!(item.entry, Entry::Skip(_)))?;
+                item.record.position.offset + 1
+            }
             to => to,
         };
         let operator = |item: &Item| matches!(&item.entry, Entry::Faulty(faulty) if faulty.class == OPERATOR);

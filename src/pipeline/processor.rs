@@ -156,7 +156,12 @@ impl Processor {
                 }
                 Ok(Attempted::Skip { to }) => {
                     self.skip(reader, &mut items[start..end], to);
-                    todo.push(piece);
+                    // By itself: what stands behind it may be refused still, and this is to be done with.
+                    let at = start + items[start..end].partition_point(|item| item.record.position.offset < to);
+                    if at < end {
+                        todo.push(Piece { range: at..end, mode: piece.mode, failures: 0 });
+                    }
+                    todo.push(Piece { range: start..at, mode: piece.mode, failures: 0 });
                 }
                 Err(failure) => self.failed(reader, items, piece, failure, &mut todo).await?,
             }

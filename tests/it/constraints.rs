@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
-use crate::broker::Rec;
-use crate::wait::until;
-use crate::world::{World, everywhere};
+use countersign::pipeline::Observed;
 
-const TABLES: &str = "
+use crate::broker::Rec;
+use crate::database::Engine;
+use crate::payments::{BOOK, payment};
+use crate::wait::until;
+use crate::world::{World, everywhere, on};
+
+pub const TABLES: &str = "
     CREATE TABLE parents (id BIGINT PRIMARY KEY);
     CREATE TABLE children (n {serial}, id BIGINT NOT NULL UNIQUE, parent BIGINT NOT NULL, amount BIGINT NOT NULL CHECK (amount > 0),
         FOREIGN KEY (parent) REFERENCES parents (id));
@@ -14,7 +18,7 @@ const TABLES: &str = "
 ";
 
 /// Routes by the header `kind`: a parent, and children under these overrides.
-fn routes(overrides: &str) -> String {
+pub fn routes(overrides: &str) -> String {
     let route = |kind: &str, sql: &str, overrides: &str| {
         format!(
             "[[route]]\nname = \"{kind}\"\nmatch = {{ topic = \"TOPIC\", header.kind = \"{kind}\" }}\n\
@@ -30,12 +34,12 @@ fn parent(id: i64) -> Rec {
     Rec::new(format!("parent-{id}"), format!(r#"{{"id":{id}}}"#)).header("kind", "parent")
 }
 
-fn child(id: i64, parent: i64, amount: i64) -> Rec {
+pub fn child(id: i64, parent: i64, amount: i64) -> Rec {
     let value = format!(r#"{{"id":{id},"parent":{parent},"amount":{amount}}}"#);
     Rec::new(format!("child-{id}-{parent}-{amount}"), value).header("kind", "child")
 }
 
-async fn children(world: &World) -> Vec<String> {
+pub async fn children(world: &World) -> Vec<String> {
     world.db.rows("id", "FROM children ORDER BY n").await
 }
 
@@ -178,5 +182,81 @@ fn a_waiting_message_outlives_a_restart() {
         let running = world.start(&config).await;
         until("the child", || async { (children(&world).await == ["7"]).then_some(()) }).await;
         running.stop().await;
+    });
+}
+
+#[test]
+fn a_deferred_foreign_key_makes_the_child_alone_wait_not_its_neighbours() {
+    on(&[Engine::Postgres], |world| async move {
+        let deferred = "REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED";
+        world.db.run(&TABLES.replace("REFERENCES parents (id)", deferred)).await;
+        let neighbours = (1..40).map(|id| child(id, 1, 10));
+        // One whose parent is missing, and one whose parent stands behind it in the batch.
+        let between = [child(70, 700, 10), child(80, 800, 10), parent(800)];
+        world.send(&neighbours.clone().take(20).chain(between).chain(neighbours.skip(20)).collect::<Vec<_>>()).await;
+        let config = format!("[retry]\nattempts = 1000\ndelay = \"200ms\"\nmax_delay = \"500ms\"\n{}", routes(""));
+        let running = world.start(&config).await;
+        let seen = running.seen(42).await;
+        for one in seen.iter().filter(|one| !["child-70-700-10", "child-80-800-10"].contains(&id_of(one))) {
+            assert_eq!(one.outcome.as_str(), "applied", "{one:?}");
+        }
+        let late = seen.iter().find(|one| id_of(one) == "child-70-700-10").unwrap();
+        assert_eq!((late.outcome.as_str(), late.reason.as_deref()), ("parked", Some("waiting")));
+        until("all others", || async { (children(&world).await.len() == 40).then_some(()) }).await;
+        assert_eq!(world.db.count("FROM children WHERE id = 70").await, 0);
+
+        world.send(&[parent(700)]).await;
+        let finished = ["child-70-700-10|SUCCESS|-".to_owned()];
+        until("the child", || async { (world.inbox().await.contains(&finished[0])).then_some(()) }).await;
+        assert_eq!(world.db.count("FROM children WHERE id = 70").await, 1);
+        assert_eq!(world.db.count("FROM children").await, 41);
+        assert_eq!(world.db.count("FROM countersign_inbox WHERE status <> 'SUCCESS'").await, 0);
+        assert_eq!(world.dead_letters().await, [""; 0]);
+        running.stop().await;
+    });
+}
+
+fn id_of(one: &Observed) -> &str {
+    one.message_id.as_deref().unwrap()
+}
+
+#[test]
+fn a_trigger_that_keeps_rows_out_of_a_set_based_insert_parks_their_messages_alone() {
+    on(&[Engine::Postgres], |world| async move {
+        world.db.run(crate::payments::TABLES).await;
+        world
+            .db
+            .run(
+                "CREATE FUNCTION keep_out() RETURNS trigger LANGUAGE plpgsql AS \
+                 $$ BEGIN IF NEW.amount = 13 THEN RETURN NULL; END IF; RETURN NEW; END $$;
+                 CREATE TRIGGER keep_out BEFORE INSERT ON ledger FOR EACH ROW EXECUTE FUNCTION keep_out();",
+            )
+            .await;
+        let amount = |n: i64| if [30, 70, 71].contains(&n) { 13 } else { 1 };
+        let records: Vec<Rec> = (0..100).map(|n| payment(&format!("m-{n}"), "bob", amount(n))).collect();
+        for (otherwise, ids) in [("", "a"), (", otherwise = \"reject\"", "b")] {
+            let of_this: Vec<Rec> = records
+                .iter()
+                .map(|record| {
+                    let id = [ids.as_bytes(), &record.headers[0].1].concat();
+                    Rec::new(id, record.value.clone().unwrap())
+                })
+                .collect();
+            world.send(&of_this).await;
+            let route = BOOK.replace(":amount)\"", &format!(":amount)\", expect_rows = 1{otherwise}"));
+            let running = world.start(&route).await;
+            let tally = if otherwise.is_empty() { "applied=97 parked=3" } else { "applied=97 rejected=3" };
+            running.outcomes(100, tally).await;
+            running.stop().await;
+        }
+        assert_eq!(
+            world.dead_letters().await,
+            ["30|am-30|poison|ROWS", "70|am-70|poison|ROWS", "71|am-71|poison|ROWS"]
+        );
+        let failed =
+            world.db.rows("message_id", "FROM countersign_inbox WHERE code = 'ROWS' ORDER BY message_id").await;
+        assert_eq!(failed, ["am-30", "am-70", "am-71", "bm-30", "bm-70", "bm-71"]);
+        let good: Vec<String> = (0..100).filter(|n| amount(*n) == 1).map(|n| format!("order-m-{n}")).collect();
+        assert_eq!(world.ledger().await, [good.clone(), good].concat());
     });
 }

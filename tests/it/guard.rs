@@ -1,9 +1,13 @@
 //! `guard = "source"`: what is older at the origin never overwrites what is newer.
 
+use std::time::Duration;
+
+use countersign::store::row_versions::RowVersion;
 use serde_json::{Value, json};
 
+use crate::database::Engine;
 use crate::rows::{TABLE, change, change_of, route};
-use crate::world::everywhere;
+use crate::world::{everywhere, on};
 
 const NULL: Value = Value::Null;
 
@@ -88,5 +92,28 @@ fn without_an_inbox_the_guard_alone_keeps_a_repeat_from_writing() {
         assert_eq!(world.pushed().await, []);
         assert_eq!(world.lane(0).await.unwrap().next_offset, 6);
         running.stop().await;
+    });
+}
+
+#[test]
+fn two_transactions_that_are_both_the_first_to_see_a_row_wait_for_each_other() {
+    on(&[Engine::Postgres, Engine::MariaDb], |world| async move {
+        let (hash, hashes) = ([7; 32], [[7; 32]]);
+        let newest = RowVersion { lineage: "l".to_owned(), position: "p".to_owned(), deleted: false };
+        let mut one = world.db.store.begin().await.unwrap();
+        let before = one.row_versions(&world.name, "orders_copy", &hashes).await.unwrap();
+        assert!(before.is_empty(), "{before:?}");
+        let mut other = world.db.store.begin().await.unwrap();
+        let found = {
+            let asked = other.row_versions(&world.name, "orders_copy", &hashes);
+            tokio::pin!(asked);
+            let early = tokio::time::timeout(Duration::from_millis(500), &mut asked).await;
+            assert!(early.is_err(), "the second one does not wait: {early:?}");
+            one.set_row_versions(&world.name, "orders_copy", &[(hash, newest.clone())]).await.unwrap();
+            one.commit().await.unwrap();
+            asked.await.unwrap()
+        };
+        assert_eq!(found.get(&hash), Some(&newest));
+        other.rollback().await;
     });
 }

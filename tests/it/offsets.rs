@@ -3,7 +3,7 @@
 use crate::broker::Rec;
 use crate::payments::{CHARGE, TABLES, payment};
 use crate::wait::until;
-use crate::world::{World, everywhere};
+use crate::world::{Running, World, everywhere};
 use countersign::supervisor::Readiness;
 
 fn payments(ids: std::ops::Range<usize>) -> Vec<Rec> {
@@ -218,5 +218,32 @@ fn a_log_that_ends_before_the_committed_offset_is_a_new_topic_and_read_from_its_
         running.stop().await;
         assert_eq!(world.committed(0).unwrap().0, 4);
         assert_eq!(world.lane(0).await.unwrap().generation, 1);
+    });
+}
+
+#[test]
+fn what_comes_after_a_start_at_the_latest_offset_is_applied_even_if_nobody_was_there() {
+    everywhere(|world| async move {
+        world.db.run(TABLES).await;
+        // One partition with a past and one without.
+        world.send(&payments(0..3)).await;
+        let config = world.config(CHARGE).replace("[kafka]\n", "[kafka]\nstart = \"latest\"\n");
+        let running = Running::start(&config);
+        running.ready().await;
+        for (partition, offset) in [(0, 3), (1, 0)] {
+            until("a lane row", || async { world.lane(partition).await.map(drop) }).await;
+            assert_eq!(world.lane(partition).await.unwrap().next_offset, offset);
+        }
+        running.stop().await;
+        world.send(&payments(3..5)).await;
+        world.send(&[payment("m-5", "bob", 1).on(1), payment("m-6", "bob", 1).on(1)]).await;
+
+        let running = Running::start(&config);
+        running.outcomes(4, "applied=4").await;
+        running.stop().await;
+        assert_eq!(booked(&world).await, [3, 4, 5, 6]);
+        for (partition, offset) in [(0, 5), (1, 2)] {
+            assert_eq!(world.committed(partition).unwrap().0, offset);
+        }
     });
 }

@@ -115,3 +115,53 @@ fn skipping_parks_the_record_at_which_the_lane_stands_and_no_other() {
         running.stop().await;
     });
 }
+
+#[test]
+fn a_skip_is_used_up_by_one_record_and_reading_it_again_is_no_conflict() {
+    everywhere(|world| async move {
+        world.db.run(TABLES).await;
+        let running = world.start(CHARGE).await;
+        world.send(&[payment("m-0", "bob", 1)]).await;
+        running.outcomes(1, "applied=1").await;
+        world.db.store.pause_lane(&world.lane_key(0), "looking").await.unwrap();
+        world.send(&[Rec::tombstone("bob"), payment("m-1", "bob", 1), payment("m-2", "bob", 1)]).await;
+        running.stands(Readiness::Degraded, "looking").await;
+        assert!(world.db.store.skip_lane(&world.lane_key(0), None).await.unwrap());
+        running.outcomes(4, "applied=2 skipped=1 parked=1").await;
+        let letters = world.dead_letters().await;
+        assert!(letters.len() == 1 && letters[0].starts_with("2|m-1|operator|"), "{letters:?}");
+        let lane = world.lane(0).await.unwrap();
+        assert_eq!((lane.skip_to, lane.paused, lane.next_offset), (None, None, 4));
+        world.send(&[payment("m-3", "bob", 1)]).await;
+        running.outcomes(5, "applied=3 skipped=1 parked=1").await;
+        running.stop().await;
+
+        world.broker.commit(&world.name, &world.topic, 0, 0, "");
+        let running = world.start(CHARGE).await;
+        running.outcomes(5, "duplicate=4 skipped=1").await;
+        running.stop().await;
+        assert_eq!(world.ledger().await, ["order-m-0", "order-m-2", "order-m-3"]);
+        assert_eq!(world.dead_letters().await.len(), 1);
+    });
+}
+
+#[test]
+fn each_skip_takes_a_stopped_lane_one_record_further() {
+    everywhere(|world| async move {
+        let tables = TABLES.split("CREATE TABLE ledger").collect::<Vec<_>>();
+        world.db.run(tables[0]).await;
+        world.send(&(0..4).map(|n| payment(&format!("m-{n}"), "bob", 1)).collect::<Vec<_>>()).await;
+        let running = world.start(BOOK).await;
+        running.stands(Readiness::Degraded, "ledger").await;
+        for parked in 1..=2 {
+            assert!(world.db.store.skip_lane(&world.lane_key(0), None).await.unwrap());
+            running.outcomes(parked, &format!("parked={parked}")).await;
+            let lane = world.lane(0).await.unwrap();
+            assert_eq!((lane.next_offset, lane.skip_to), (parked as i64, None));
+        }
+        world.db.run(&["CREATE TABLE ledger", tables[1]].concat()).await;
+        running.outcomes(4, "applied=2 parked=2").await;
+        assert_eq!(world.ledger().await, ["order-m-2", "order-m-3"]);
+        running.stop().await;
+    });
+}

@@ -209,3 +209,32 @@ fn a_truncate_does_what_its_policy_says_and_once() {
         running.stop().await;
     });
 }
+
+#[test]
+fn a_row_that_meets_another_unique_column_is_passed_over_where_that_is_ignored() {
+    everywhere(|world| async move {
+        world.db.run("CREATE TABLE orders_copy (id BIGINT PRIMARY KEY, status VARCHAR(20) UNIQUE);").await;
+        let row = |id: i64, status: &str| json!({"id": id, "status": status});
+        world
+            .send(&[
+                change("c", 10, NULL, row(1, "a")),
+                change("c", 20, NULL, row(2, "a")),
+                change("c", 30, NULL, row(3, "b")),
+                change("u", 40, NULL, row(3, "a")),
+                change("c", 50, NULL, row(4, "c")),
+            ])
+            .await;
+        let running = world.start(&route("---guard = \"source\"\non_unique = \"ignore\"\n")).await;
+        running.outcomes(5, "applied=5").await;
+        assert_eq!(world.db.rows("id, status", "FROM orders_copy ORDER BY id").await, ["1|a", "3|b", "4|c"]);
+        let inbox = world.db.rows("kafka_offset, status, code", "FROM countersign_inbox ORDER BY kafka_offset").await;
+        assert_eq!(inbox, ["0|SUCCESS|-", "1|SUCCESS|IGNORED", "2|SUCCESS|-", "3|SUCCESS|IGNORED", "4|SUCCESS|-"]);
+        let ignored = world.pushed_in_short().await.iter().filter(|short| short.ends_with(" SUCCESS IGNORED")).count();
+        assert_eq!(ignored, 2);
+        assert_eq!(world.dead_letters().await, [""; 0]);
+        world.send(&[change("c", 60, NULL, row(5, "d"))]).await;
+        running.outcomes(6, "applied=6").await;
+        running.ready().await;
+        running.stop().await;
+    });
+}
