@@ -10,6 +10,7 @@ use tracing::{info, warn};
 
 use super::{AppError, connection};
 use crate::config::{self, Config};
+use crate::gate::Gate;
 use crate::kafka::client::topics;
 use crate::kafka::{Assigned, Consumer, ConsumerOptions, KafkaPublisher, Publisher, StartPolicy};
 use crate::metrics::Metrics;
@@ -43,7 +44,12 @@ impl Running {
         let mut tasks = JoinSet::new();
         tasks.spawn(Sweeper { shared: Arc::clone(&self.shared) }.run(parts.clone()));
         // Apart from the rest: a database that does not answer must not hold up an assignment or the end.
-        tasks.spawn(watch(self.view.clone(), self.shared.metrics.clone(), parts.clone()));
+        tasks.spawn(watch(
+            self.view.clone(),
+            Arc::clone(&self.shared.gate),
+            self.shared.metrics.clone(),
+            parts.clone(),
+        ));
         let publisher = self.publisher()?;
         let relay_stop = CancellationToken::new();
         let relay = publisher.as_ref().map(|publisher| {
@@ -214,9 +220,10 @@ impl Running {
 }
 
 /// Brings the gauges and the health of the store up to date until it is stopped.
-async fn watch(view: PipelineView, metrics: Metrics, stop: CancellationToken) {
+async fn watch(view: PipelineView, gate: Arc<dyn Gate>, metrics: Metrics, stop: CancellationToken) {
     let look = async {
         loop {
+            gate.probe().await;
             observe(&view, &metrics).await;
             tokio::time::sleep(LOOK).await;
         }

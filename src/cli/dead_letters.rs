@@ -69,6 +69,11 @@ async fn list(args: &ListArgs) -> Done {
         Output::Text => {
             let head = &["ID", "STATUS", "CLASS", "CODE", "MESSAGE", "POSITION", "PARKED", "REASON"];
             output::table(head, &letters.iter().map(row).collect::<Vec<_>>());
+            if letters.len() == args.limit as usize
+                && let Some(last) = letters.last()
+            {
+                eprintln!("there may be more: --after {}, or a higher --limit", last.id);
+            }
         }
     }
     Ok(())

@@ -1,13 +1,15 @@
 //! `lanes`: what each partition is doing, and the ways to stop it and let it go on.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
 use super::{Done, Failure, OneConfig, Output, load_one, output};
-use crate::app::open_store;
+use crate::app::{connection, open_store};
+use crate::kafka::client::end_of_log;
 use crate::store::Store;
-use crate::store::lanes::LaneKey;
+use crate::store::lanes::{LaneKey, LaneStatus, SKIP_NEXT};
 
 #[derive(Subcommand)]
 pub enum LanesCommand {
@@ -66,6 +68,9 @@ pub async fn run(command: &LanesCommand) -> Done {
         }
         LanesCommand::Skip(args) => {
             let (store, key) = lane(&args.lane)?;
+            if let Some(to) = args.to {
+                within_log(&store, &key, &args.lane, to).await?;
+            }
             told(store.skip_lane(&key, args.to).await?, &args.lane, "skipping")
         }
     }
@@ -81,6 +86,25 @@ fn lane(args: &LaneArgs) -> Result<(Store, LaneKey), Failure> {
     Ok((open_store(&config)?, key))
 }
 
+/// Nobody means to park records that are not written yet, or those that have their outcome.
+async fn within_log(store: &Store, key: &LaneKey, args: &LaneArgs, to: i64) -> Done {
+    let next = store.lane(key).await?.map_or(0, |row| row.next_offset);
+    let config = load_one(&args.one)?;
+    let (connection, topic, partition) = (connection(&config), args.topic.clone(), args.partition);
+    let asked = tokio::task::spawn_blocking(move || end_of_log(&connection, &topic, partition, ASK)).await;
+    let end = match asked {
+        Ok(Ok(end)) => end,
+        Ok(Err(error)) => return Err(Failure::Unreachable(format!("kafka: {error}"))),
+        Err(error) => return Err(Failure::Failed(error.to_string())),
+    };
+    if to <= next || to > end {
+        return Err(Failure::Usage(format!("--to {to}: the lane is at {next} and its log ends at {end}")));
+    }
+    Ok(())
+}
+
+const ASK: Duration = Duration::from_secs(10);
+
 fn told(found: bool, args: &LaneArgs, what: &str) -> Done {
     if !found {
         return Err(Failure::Failed(format!("there is no lane {}/{}: see `lanes list`", args.topic, args.partition)));
@@ -92,6 +116,19 @@ fn told(found: bool, args: &LaneArgs, what: &str) -> Done {
         Output::Text => output::print(&format!("{}/{} {what}", args.topic, args.partition)),
     }
     Ok(())
+}
+
+/// What the lane's row says. Whether it works or stands for another reason only its process knows: see `/readyz`.
+fn state(lane: &LaneStatus) -> String {
+    let skip = match lane.skip_to {
+        Some(SKIP_NEXT) => ", the next record is to be skipped".to_owned(),
+        Some(to) => format!(", everything below {to} is to be skipped"),
+        None => String::new(),
+    };
+    match &lane.paused {
+        Some(reason) => format!("paused{skip}: {reason}"),
+        None => format!("not paused{skip}"),
+    }
 }
 
 async fn list(args: &ListArgs) -> Done {
@@ -107,7 +144,7 @@ async fn list(args: &ListArgs) -> Done {
                     lane.records_seen.to_string(),
                     lane.epoch.to_string(),
                     lane.updated_at.clone(),
-                    lane.paused.clone().map_or_else(|| "running".to_owned(), |reason| format!("paused: {reason}")),
+                    state(lane),
                 ]
             });
             output::table(&["LANE", "NEXT OFFSET", "RECORDS", "EPOCH", "UPDATED", "STATE"], &rows.collect::<Vec<_>>());

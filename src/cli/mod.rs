@@ -187,7 +187,9 @@ fn start_logs(log: &config::LogOptions) {
     use tracing_subscriber::EnvFilter;
     let filter = std::env::var("RUST_LOG").ok().and_then(|text| EnvFilter::try_new(text).ok());
     let filter = filter.or_else(|| EnvFilter::try_new(&log.level).ok()).unwrap_or_else(|| EnvFilter::new("info"));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Complaining about a closed standard error on standard error would panic in the middle of a lane.
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
     // A second start in one process (tests) keeps the first one's logs.
     let _ = match log.format {
         config::LogFormat::Text => builder.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).try_init(),

@@ -116,8 +116,8 @@ fn tell(story: &Story) {
     let receipt = &story.receipt;
     output::print(&format!("message {} (route {}, scope {:?})", story.message_id, story.route, story.scope));
     output::print(&format!(
-        "  state {:?}{} version {} attempts {}",
-        receipt.status,
+        "  state {}{} version {} attempts {}",
+        format!("{:?}", receipt.status).to_uppercase(),
         receipt.code.as_ref().map_or_else(String::new, |code| format!(" {code}")),
         receipt.version,
         story.attempts

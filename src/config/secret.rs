@@ -21,13 +21,19 @@ impl Secret {
     /// An address for people: without the password of its user info and without the parameters that carry one.
     /// What is no address prints as `***`.
     pub fn redacted_url(&self) -> String {
-        let Ok(mut url) = Url::parse(&self.0) else {
+        // Up to the last `@`: a password with an unescaped `@` or `/` would otherwise show its rest as host or path.
+        let hidden = match (self.0.split_once("://"), self.0.rfind('@')) {
+            (Some((scheme, rest)), Some(at)) if at > scheme.len() + 2 => {
+                let user = rest[..at - scheme.len() - 3].split(':').next().unwrap_or_default();
+                let has_password = rest[..at - scheme.len() - 3].contains(':');
+                let mask = if has_password { format!(":{HIDDEN}") } else { String::new() };
+                format!("{scheme}://{user}{mask}{}", &self.0[at..])
+            }
+            _ => self.0.clone(),
+        };
+        let Ok(mut url) = Url::parse(&hidden) else {
             return HIDDEN.to_owned();
         };
-        if url.password().is_some() {
-            // Fails only for addresses that can have no password.
-            let _ = url.set_password(Some(HIDDEN));
-        }
         if url.query_pairs().any(|(name, _)| is_telling(&name)) {
             let shown: Vec<(String, String)> = url
                 .query_pairs()
@@ -64,6 +70,17 @@ impl fmt::Display for Secret {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_part_of_an_unescaped_password_shows() {
+        for url in
+            ["postgres://u:p@Hunter2/x@host:5432/db", "postgres://u:p/Hunter2@host/db", "redis://:Hunter2@host:6379/1"]
+        {
+            let shown = Secret::new(url).redacted_url();
+            assert!(!shown.contains("Hunter2") && shown.contains("host"), "{shown}");
+        }
+        assert_eq!(Secret::new("postgres://u@host/db").redacted_url(), "postgres://u@host/db");
+    }
 
     #[test]
     fn a_secret_prints_stars() {

@@ -73,6 +73,9 @@ pub trait Gate: Send + Sync {
     /// Takes back claims that still carry this token.
     async fn release(&self, keys: &[GateKey], token: u64);
 
+    /// Finds out whether the gate answers while there is no work for it.
+    async fn probe(&self) {}
+
     /// False while the last call did not get through.
     fn healthy(&self) -> bool;
 }

@@ -138,6 +138,10 @@ impl Gate for RedisGate {
         self.run::<()>(&commands).await;
     }
 
+    async fn probe(&self) {
+        self.run::<()>(redis::pipe().cmd("PING").ignore()).await;
+    }
+
     fn healthy(&self) -> bool {
         self.healthy.load(Ordering::Relaxed)
     }

@@ -60,3 +60,16 @@ pub fn topics(connection: &Connection, timeout: Duration) -> Result<Vec<TopicInf
     let topics = metadata.topics().iter();
     Ok(topics.map(|t| TopicInfo { name: t.name().to_owned(), partitions: t.partitions().len() }).collect())
 }
+
+/// The offset after the last record of a partition. Blocks as [`topics`] does.
+pub fn end_of_log(
+    connection: &Connection,
+    topic: &str,
+    partition: i32,
+    timeout: Duration,
+) -> Result<i64, rdkafka::error::KafkaError> {
+    let config = connection.config();
+    let client =
+        Client::new(&config, config.create_native_config()?, RDKafkaType::RD_KAFKA_PRODUCER, DefaultClientContext)?;
+    client.fetch_watermarks(topic, partition, timeout).map(|(_, high)| high)
+}

@@ -7,7 +7,7 @@ use std::time::Instant;
 use rand::Rng as _;
 
 use super::Shared;
-use super::batch::{Entry, Faulty, Item};
+use super::batch::{Entry, Item};
 use super::judge::{Judgement, judge};
 use super::marks::valid_marks;
 use super::settle::{OPERATOR, Settled, WAITING, settle};
@@ -15,7 +15,7 @@ use crate::decision::{Outcome, ParkWindow, RecordOutcome, Refusal, RefusalKind};
 use crate::effect::Delivery;
 use crate::gate::Mark;
 use crate::message::DigestMatch;
-use crate::store::inbox::{BatchHead, NewRow, Status};
+use crate::store::inbox::{BatchHead, NewRow, Seen, Status};
 use crate::store::lanes::{LaneAdvance, LaneKey, LaneRow, SKIP_NEXT};
 use crate::store::{Meaning, StoreError, Tx};
 
@@ -154,7 +154,13 @@ impl Attempt<'_> {
             other => other.map(|(_, reason)| reason),
         };
         let (records_seen, recent_parks) = window.stored();
-        let advance = LaneAdvance { next_offset: self.next_offset, records_seen, recent_parks, paused: paused.clone() };
+        let advance = LaneAdvance {
+            next_offset: self.next_offset,
+            records_seen,
+            recent_parks,
+            paused: paused.clone(),
+            skip_to: self.skip_left(&row),
+        };
         tx.advance_lane(&self.lane.key, &advance).await?;
         match tx.commit().await {
             Ok(()) => {}
@@ -179,6 +185,13 @@ impl Attempt<'_> {
         }))
     }
 
+    /// What of an operator's skip is still to come after this slice.
+    fn skip_left(&self, row: &LaneRow) -> Option<i64> {
+        let to = row.skip_to?;
+        let left = if to == SKIP_NEXT { !self.items.iter().any(by_operator) } else { to > self.next_offset };
+        left.then_some(to)
+    }
+
     fn owns(&self, row: &LaneRow) -> bool {
         row.epoch == self.lane.epoch && row.owner == self.lane.owner && row.next_offset >= self.known_next
     }
@@ -194,9 +207,9 @@ impl Attempt<'_> {
             }
             to => to,
         };
-        let operator = |item: &Item| matches!(&item.entry, Entry::Faulty(faulty) if faulty.class == OPERATOR);
-        let skips =
-            |item: &Item| item.record.position.offset < to && !operator(item) && !matches!(item.entry, Entry::Skip(_));
+        let skips = |item: &Item| {
+            item.record.position.offset < to && !by_operator(item) && !matches!(item.entry, Entry::Skip(_))
+        };
         self.items.iter().any(skips).then_some(Attempted::Skip { to })
     }
 
@@ -206,7 +219,7 @@ impl Attempt<'_> {
         tx: &mut Tx,
         head: &BatchHead<'_>,
         marks: &HashMap<&[u8], &Mark>,
-    ) -> Result<Vec<crate::store::inbox::Seen>, StoreError> {
+    ) -> Result<Vec<Seen>, StoreError> {
         let mut rows: Vec<NewRow<'_>> = Vec::with_capacity(self.items.len());
         for item in self.items {
             if let Some(row) = self.new_row(item).filter(|row| !marks.contains_key(row.key)) {
@@ -254,7 +267,7 @@ impl Attempt<'_> {
                 digest: Some(faulty.digest.as_str()),
                 correlation_id: faulty.correlation_id.as_deref(),
                 source_app: faulty.source_app.as_deref(),
-                receipt_key: receipt_key(faulty),
+                receipt_key: faulty.receipt_key(),
                 offset: position.offset,
                 source_instance: None,
             },
@@ -402,6 +415,10 @@ impl Attempt<'_> {
     }
 }
 
+fn by_operator(item: &Item) -> bool {
+    matches!(&item.entry, Entry::Faulty(faulty) if faulty.class == OPERATOR)
+}
+
 fn needs_undo(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Refused(refusal) if !refusal.clean)
 }
@@ -416,9 +433,4 @@ fn refusal(error: &StoreError) -> Option<Refusal> {
         Meaning::Transient | Meaning::Fatal => return None,
     };
     Some(Refusal { kind: RefusalKind::Park, code: code.to_owned(), reason: error.for_people(), clean: false })
-}
-
-/// The Kafka key of a parked record's receipts.
-fn receipt_key(faulty: &Faulty) -> &str {
-    faulty.correlation_id.as_deref().or(faulty.id.as_ref().map(|id| id.as_str())).unwrap_or("")
 }

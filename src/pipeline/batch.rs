@@ -42,6 +42,13 @@ pub struct Faulty {
     pub digest: Digest,
 }
 
+impl Faulty {
+    /// The Kafka key of its receipts.
+    pub fn receipt_key(&self) -> &str {
+        self.correlation_id.as_deref().or(self.id.as_ref().map(MessageId::as_str)).unwrap_or("")
+    }
+}
+
 /// Everything that makes messages of records. Pure but for the cache of schemas that it keeps.
 pub struct Reader {
     decoder: Decoder,

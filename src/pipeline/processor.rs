@@ -139,6 +139,9 @@ impl Processor {
                     self.lanes.set(&self.lane_name(), LaneState::Running);
                     self.shared.gate.confirm(&committed.marks).await;
                     self.count(&items[start..end], &committed);
+                    if let Some(reason) = &committed.paused {
+                        error!(topic = %self.lane.key.topic, partition = self.lane.key.partition, "the lane pauses: {reason}");
+                    }
                     if committed.receipts > 0 {
                         self.shared.receipts.notify_one();
                     }
@@ -285,7 +288,8 @@ impl Processor {
                 RecordOutcome::Conflict => {
                     let route = route_of(&item.entry).map_or("", |index| self.shared.route_name(Some(index)));
                     metrics.conflicts.with_label_values(&[pipeline, route]).inc();
-                    warn!(position = %item.record.position, "conflict: an id was used again with other content");
+                    let id = observed(item, recorded).message_id.unwrap_or_default();
+                    warn!(position = %item.record.position, id, "conflict: an id was used again with other content");
                 }
                 RecordOutcome::Duplicate => {
                     if let (Some(now), Some(first)) = (now_ms, recorded.first_seen_ms) {

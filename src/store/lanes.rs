@@ -45,6 +45,7 @@ pub struct LaneAdvance {
     pub records_seen: i64,
     pub recent_parks: String,
     pub paused: Option<String>,
+    pub skip_to: Option<i64>,
 }
 
 /// A lane for people.
@@ -60,6 +61,9 @@ pub struct LaneStatus {
     pub records_seen: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<String>,
+    /// What an operator wants parked: everything below this offset, or with -1 the next record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skip_to: Option<i64>,
     pub updated_at: String,
 }
 
@@ -85,11 +89,11 @@ const ACQUIRE: Sql = Sql {
 
 const ADVANCE: Sql = Sql {
     postgres: "UPDATE countersign_lanes SET next_offset = GREATEST(next_offset, $1), records_seen = $2, recent_parks = $3, \
-        paused = $4, skip_to = CASE WHEN skip_to > $1 THEN skip_to END, updated_at = now() WHERE pipeline = $5 AND topic = $6 AND kafka_partition = CAST($7 AS integer)",
+        paused = $4, skip_to = $5, updated_at = now() WHERE pipeline = $6 AND topic = $7 AND kafka_partition = CAST($8 AS integer)",
     mysql: "UPDATE countersign_lanes SET next_offset = GREATEST(next_offset, ?), records_seen = ?, recent_parks = ?, \
-        paused = ?, skip_to = CASE WHEN skip_to > ? THEN skip_to END, updated_at = UTC_TIMESTAMP(6) WHERE pipeline = ? AND topic = ? AND kafka_partition = ?",
+        paused = ?, skip_to = ?, updated_at = UTC_TIMESTAMP(6) WHERE pipeline = ? AND topic = ? AND kafka_partition = ?",
     sqlite: "UPDATE countersign_lanes SET next_offset = MAX(next_offset, ?), records_seen = ?, recent_parks = ?, \
-        paused = ?, skip_to = CASE WHEN skip_to > ? THEN skip_to END, updated_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now') \
+        paused = ?, skip_to = ?, updated_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now') \
         WHERE pipeline = ? AND topic = ? AND kafka_partition = ?",
 };
 
@@ -108,13 +112,14 @@ const PAUSE: Sql = Sql {
     sqlite: "UPDATE countersign_lanes SET paused = ? WHERE pipeline = ? AND topic = ? AND kafka_partition = ?",
 };
 
-/// Resuming forgets the window too: the parks that paused the lane would pause it again at the next one.
+/// Resuming forgets the window too, for the parks that paused the lane would pause it again at the next one, and a
+/// skip that is not used up.
 const RESUME: Sql = Sql {
-    postgres: "UPDATE countersign_lanes SET paused = NULL, recent_parks = '' \
+    postgres: "UPDATE countersign_lanes SET paused = NULL, recent_parks = '', skip_to = NULL \
         WHERE pipeline = $1 AND topic = $2 AND kafka_partition = CAST($3 AS integer)",
-    mysql: "UPDATE countersign_lanes SET paused = NULL, recent_parks = '' \
+    mysql: "UPDATE countersign_lanes SET paused = NULL, recent_parks = '', skip_to = NULL \
         WHERE pipeline = ? AND topic = ? AND kafka_partition = ?",
-    sqlite: "UPDATE countersign_lanes SET paused = NULL, recent_parks = '' \
+    sqlite: "UPDATE countersign_lanes SET paused = NULL, recent_parks = '', skip_to = NULL \
         WHERE pipeline = ? AND topic = ? AND kafka_partition = ?",
 };
 
@@ -192,10 +197,8 @@ impl Tx {
             Bind::Int(advance.records_seen),
             Bind::text(&advance.recent_parks),
             Bind::opt_text(advance.paused.as_deref()),
+            Bind::opt_int(advance.skip_to),
         ];
-        if self.dialect() != Dialect::Postgres {
-            binds.push(Bind::Int(advance.next_offset));
-        }
         binds.extend(lane.binds());
         self.execute(ADVANCE.of(self.dialect()), binds).await.map(drop)
     }
@@ -219,7 +222,7 @@ impl Store {
         let int = if dialect == Dialect::MySql { "SIGNED" } else { "bigint" };
         let sql = format!(
             "SELECT topic, CAST(kafka_partition AS {int}), epoch, owner, CAST(generation AS {int}), next_offset, records_seen, \
-             paused, {} FROM countersign_lanes WHERE pipeline = {} ORDER BY topic, kafka_partition",
+             paused, skip_to, {} FROM countersign_lanes WHERE pipeline = {} ORDER BY topic, kafka_partition",
             time_text(dialect, "updated_at"),
             dialect.placeholder(0),
         );
@@ -235,7 +238,8 @@ impl Store {
                     next_offset: row.int(5)?,
                     records_seen: row.int(6)?,
                     paused: row.opt_text(7)?,
-                    updated_at: row.text(8)?,
+                    skip_to: row.opt_int(8)?,
+                    updated_at: row.text(9)?,
                 })
             })
             .collect()
