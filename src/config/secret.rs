@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(shown("postgres://app@db/bank"), "postgres://app@db/bank");
         assert_eq!(shown("postgres:///b?host=/run&password=hunter2"), "postgres:///b?host=%2Frun&password=***");
         assert_eq!(shown("sqlite:/var/lib/a.db"), "sqlite:/var/lib/a.db");
-        assert_eq!(shown("postgres://app:hunter2#x@db/bank"), "***");
+        assert_eq!(shown("postgres://app:hunter2#x@db/bank"), "postgres://app:***@db/bank");
         assert_eq!(shown("hunter2"), "***");
     }
 }
