@@ -192,7 +192,7 @@ impl Attempt<'_> {
         left.then_some(to)
     }
 
-    fn owns(&self, row: &LaneRow) -> bool {
+    pub(super) fn owns(&self, row: &LaneRow) -> bool {
         row.epoch == self.lane.epoch && row.owner == self.lane.owner && row.next_offset >= self.known_next
     }
 
@@ -386,32 +386,6 @@ impl Attempt<'_> {
             }
         }
         None
-    }
-
-    /// A commit without an answer: the lane row tells. Reading it under the fence waits for the end of the
-    /// transaction in doubt, if the server is still at it.
-    async fn look_up(&self, records_seen: i64, error: StoreError) -> Result<bool, StoreError> {
-        tracing::warn!(%error, topic = %self.lane.key.topic, partition = self.lane.key.partition, "looking the outcome up");
-        let mut wait = std::time::Duration::from_millis(50);
-        loop {
-            let looked = async {
-                let mut tx = self.shared.store.begin().await?;
-                let row = tx.fence(&self.lane.key).await?;
-                tx.rollback().await;
-                Ok::<_, StoreError>(row)
-            };
-            match looked.await {
-                Ok(row) => {
-                    let committed = |row: LaneRow| {
-                        self.owns(&row) && row.records_seen == records_seen && row.next_offset >= self.next_offset
-                    };
-                    return Ok(row.is_some_and(committed));
-                }
-                Err(error) if error.meaning() == Meaning::Fatal => return Err(error),
-                Err(_) => tokio::time::sleep(wait).await,
-            }
-            wait = (wait * 2).min(std::time::Duration::from_secs(2));
-        }
     }
 }
 

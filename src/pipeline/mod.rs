@@ -4,6 +4,7 @@ pub mod attempt;
 pub mod batch;
 mod judge;
 pub mod lane;
+mod look_up;
 mod marks;
 pub mod processor;
 pub(crate) mod settle;

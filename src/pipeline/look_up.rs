@@ -1,0 +1,37 @@
+//! What became of a commit that was not answered.
+
+use std::time::Duration;
+
+use tracing::warn;
+
+use super::attempt::Attempt;
+use crate::store::lanes::LaneRow;
+use crate::store::{Meaning, StoreError};
+
+impl Attempt<'_> {
+    /// A commit without an answer: the lane row tells. Reading it under the fence waits for the end of the
+    /// transaction in doubt, if the server is still at it.
+    pub(super) async fn look_up(&self, records_seen: i64, error: StoreError) -> Result<bool, StoreError> {
+        warn!(%error, topic = %self.lane.key.topic, partition = self.lane.key.partition, "looking the outcome up");
+        let mut wait = Duration::from_millis(50);
+        loop {
+            let looked = async {
+                let mut tx = self.shared.store.begin().await?;
+                let row = tx.fence(&self.lane.key).await?;
+                tx.rollback().await;
+                Ok::<_, StoreError>(row)
+            };
+            match looked.await {
+                Ok(row) => {
+                    let committed = |row: LaneRow| {
+                        self.owns(&row) && row.records_seen == records_seen && row.next_offset >= self.next_offset
+                    };
+                    return Ok(row.is_some_and(committed));
+                }
+                Err(error) if error.meaning() == Meaning::Fatal => return Err(error),
+                Err(_) => tokio::time::sleep(wait).await,
+            }
+            wait = (wait * 2).min(Duration::from_secs(2));
+        }
+    }
+}
