@@ -37,8 +37,9 @@ cargo test --locked --lib --bins --examples
 cargo test --locked --test it
 
 step "the demo"
-cargo run --locked --quiet -- demo --output json --dir "$(mktemp -d)" | tee /dev/stderr \
-  | jq -e '.consumed == .applied + .duplicate + .skipped + .rejected + .parked + .conflict and .consumed > 50'
+summary=$(cargo run --locked --quiet -- demo --output json --dir "$(mktemp -d)")
+echo "$summary"
+jq -e '.consumed == .applied + .duplicate + .skipped + .rejected + .parked + .conflict and .consumed > 50' <<<"$summary"
 
 if [ "$what" = all ]; then
   step "the real suite"
