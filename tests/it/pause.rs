@@ -165,3 +165,21 @@ fn each_skip_takes_a_stopped_lane_one_record_further() {
         running.stop().await;
     });
 }
+
+#[test]
+fn resuming_takes_back_a_skip_that_is_not_used_up() {
+    everywhere(|world| async move {
+        world.db.run(TABLES).await;
+        let running = world.start(CHARGE).await;
+        world.send(&[payment("m-0", "bob", 1)]).await;
+        running.outcomes(1, "applied=1").await;
+        let (store, lane) = (&world.db.store, world.lane_key(0));
+        assert!(store.skip_lane(&lane, Some(1_000)).await.unwrap());
+        let listed = store.lanes(&world.name).await.unwrap();
+        assert!(listed.iter().any(|lane| lane.skip_to == Some(1_000)), "an order that is not carried out is shown");
+        assert!(store.resume_lane(&lane).await.unwrap());
+        world.send(&[payment("m-1", "bob", 1)]).await;
+        running.outcomes(2, "applied=2").await;
+        running.stop().await;
+    });
+}

@@ -136,3 +136,20 @@ fn before_the_broker_is_there_it_waits_and_ends_when_asked() {
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     });
 }
+
+#[test]
+fn a_reader_of_its_log_that_goes_away_stops_neither_the_work_nor_the_end() {
+    crate::world::on(&[crate::database::Engine::Sqlite], |world| async move {
+        world.db.run(TABLES).await;
+        let mut command = crate::command_line::program();
+        let file = world.file(&world.config(&format!("[http]\nlisten = \"127.0.0.1:{}\"\n{CHARGE}", free_port())));
+        command.args(["run", "-c", file.to_str().unwrap()]).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut process = Process(command.spawn().unwrap());
+        // Every line from here on is written to a pipe that nobody holds any more.
+        drop(process.0.stderr.take());
+        world.send(&payments(0..4)).await;
+        once_each(&world, 4).await;
+        process.terminate();
+        assert_eq!(process.wait(), Some(0));
+    });
+}
