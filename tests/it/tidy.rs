@@ -123,3 +123,20 @@ fn every_file_says_what_it_is_for_and_keeps_to_it() {
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
+
+/// The configurations that people copy: the README's and the one of the compose file.
+#[test]
+fn the_examples_are_valid_configurations() {
+    use countersign::config::{Config, Host};
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let readme = fs::read_to_string(root.join("README.md")).unwrap();
+    let examples: Vec<&str> = readme.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert!(!examples.is_empty());
+    let compose = fs::read_to_string(root.join("docker/countersign.toml")).unwrap();
+    let host = Host { env: &|_| Some("x".to_owned()), kafka_option: &countersign::kafka::client::check_option };
+    for text in examples.into_iter().chain([compose.as_str()]) {
+        if let Err(faults) = Config::parse(text, "example", host) {
+            panic!("{faults}\n{text}");
+        }
+    }
+}
