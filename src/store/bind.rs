@@ -63,67 +63,59 @@ impl Bind {
     }
 }
 
-pub(super) fn pg_arguments(binds: Vec<Bind>) -> Result<PgArguments, StoreError> {
-    let mut arguments = PgArguments::default();
-    for bind in binds {
-        match bind {
-            Bind::Null => arguments.add(None::<String>),
-            Bind::NullInt => arguments.add(None::<i64>),
-            Bind::NullBytes => arguments.add(None::<Vec<u8>>),
-            Bind::Bool(value) => arguments.add(value),
-            Bind::Int(value) => arguments.add(value),
-            Bind::Float(value) => arguments.add(value),
-            Bind::Text(value) | Bind::Decimal(value) => arguments.add(value),
-            Bind::Bytes(value) => arguments.add(value),
-            Bind::Ints(values) => arguments.add(values),
-            Bind::Texts(values) => arguments.add(values),
-            Bind::Blobs(values) => arguments.add(values),
+/// Adds every bind to a driver's arguments: first what this driver treats in its own way, then what all take alike.
+macro_rules! arguments {
+    ($binds:expr, $arguments:ty, $own:expr) => {{
+        let mut arguments = <$arguments>::default();
+        for bind in $binds {
+            let bind = match $own(&mut arguments, bind) {
+                Own::Added(added) => {
+                    added.map_err(encode_error)?;
+                    continue;
+                }
+                Own::Common(bind) => bind,
+            };
+            match bind {
+                Bind::Null => arguments.add(None::<String>),
+                Bind::NullInt => arguments.add(None::<i64>),
+                Bind::NullBytes => arguments.add(None::<Vec<u8>>),
+                Bind::Bool(value) => arguments.add(value),
+                Bind::Int(value) => arguments.add(value),
+                Bind::Float(value) => arguments.add(value),
+                Bind::Text(value) | Bind::Decimal(value) => arguments.add(value),
+                Bind::Bytes(value) => arguments.add(value),
+                Bind::Ints(_) | Bind::Texts(_) | Bind::Blobs(_) => Err("arrays are bound on Postgres alone".into()),
+            }
+            .map_err(encode_error)?;
         }
-        .map_err(encode_error)?;
-    }
-    Ok(arguments)
+        Ok(arguments)
+    }};
+}
+
+enum Own {
+    Added(Result<(), BoxDynError>),
+    Common(Bind),
+}
+
+pub(super) fn pg_arguments(binds: Vec<Bind>) -> Result<PgArguments, StoreError> {
+    arguments!(binds, PgArguments, |arguments: &mut PgArguments, bind| match bind {
+        Bind::Ints(values) => Own::Added(arguments.add(values)),
+        Bind::Texts(values) => Own::Added(arguments.add(values)),
+        Bind::Blobs(values) => Own::Added(arguments.add(values)),
+        other => Own::Common(other),
+    })
 }
 
 pub(super) fn mysql_arguments(binds: Vec<Bind>) -> Result<MySqlArguments, StoreError> {
-    let mut arguments = MySqlArguments::default();
-    for bind in binds {
-        match bind {
-            Bind::Null => arguments.add(None::<String>),
-            Bind::NullInt => arguments.add(None::<i64>),
-            Bind::NullBytes => arguments.add(None::<Vec<u8>>),
-            Bind::Bool(value) => arguments.add(value),
-            Bind::Int(value) => arguments.add(value),
-            Bind::Float(value) => arguments.add(value),
-            Bind::Text(value) => arguments.add(value),
-            Bind::Decimal(value) => arguments.add(DecimalText(value)),
-            Bind::Bytes(value) => arguments.add(value),
-            Bind::Ints(_) | Bind::Texts(_) | Bind::Blobs(_) => Err(NO_ARRAYS.into()),
-        }
-        .map_err(encode_error)?;
-    }
-    Ok(arguments)
+    arguments!(binds, MySqlArguments, |arguments: &mut MySqlArguments, bind| match bind {
+        Bind::Decimal(value) => Own::Added(arguments.add(DecimalText(value))),
+        other => Own::Common(other),
+    })
 }
 
 pub(super) fn sqlite_arguments(binds: Vec<Bind>) -> Result<SqliteArguments, StoreError> {
-    let mut arguments = SqliteArguments::default();
-    for bind in binds {
-        match bind {
-            Bind::Null => arguments.add(None::<String>),
-            Bind::NullInt => arguments.add(None::<i64>),
-            Bind::NullBytes => arguments.add(None::<Vec<u8>>),
-            Bind::Bool(value) => arguments.add(value),
-            Bind::Int(value) => arguments.add(value),
-            Bind::Float(value) => arguments.add(value),
-            Bind::Text(value) | Bind::Decimal(value) => arguments.add(value),
-            Bind::Bytes(value) => arguments.add(value),
-            Bind::Ints(_) | Bind::Texts(_) | Bind::Blobs(_) => Err(NO_ARRAYS.into()),
-        }
-        .map_err(encode_error)?;
-    }
-    Ok(arguments)
+    arguments!(binds, SqliteArguments, |_: &mut SqliteArguments, bind| Own::Common(bind))
 }
-
-const NO_ARRAYS: &str = "arrays are bound on Postgres alone";
 
 fn encode_error(error: BoxDynError) -> StoreError {
     StoreError::Unexpected(format!("a value could not be bound: {error}"))
