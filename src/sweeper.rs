@@ -98,24 +98,18 @@ impl Sweeper {
             }),
         };
         let attempts = waiting.attempts + 1;
-        let outcome = match outcome {
-            Outcome::Refused(refusal) => {
-                tx.rollback_to(SAVEPOINT).await?;
-                Outcome::Refused(self.bounded(refusal, attempts))
-            }
-            other => other,
-        };
+        if matches!(outcome, Outcome::Refused(_)) {
+            tx.rollback_to(SAVEPOINT).await?;
+        }
         let outcome = match tx.check_deferred().await {
             Ok(()) => outcome,
             Err(error) => {
                 let outcome = effect.violated(&error).ok_or(error)?;
                 tx.rollback_to(SAVEPOINT).await?;
-                match outcome {
-                    Outcome::Refused(refusal) => Outcome::Refused(self.bounded(refusal, attempts)),
-                    other => other,
-                }
+                outcome
             }
         };
+        let outcome = self.bounded(outcome, attempts);
         settle_alone(&self.shared, &mut tx, &item, &outcome, (attempts, &waiting.received_at)).await?;
         match tx.commit().await {
             // Unknown: the row tells at the next look, for it is either still waiting or finished.
@@ -128,12 +122,16 @@ impl Sweeper {
     }
 
     /// A message that was tried as often as allowed is parked.
-    fn bounded(&self, refusal: Refusal, attempts: i64) -> Refusal {
-        if refusal.kind == RefusalKind::Retry && attempts >= self.shared.options.retry.attempts {
-            let reason = format!("tried {attempts} times: {}", refusal.reason);
-            return Refusal { kind: RefusalKind::Park, reason, ..refusal };
+    fn bounded(&self, outcome: Outcome, attempts: i64) -> Outcome {
+        match outcome {
+            Outcome::Refused(refusal)
+                if refusal.kind == RefusalKind::Retry && attempts >= self.shared.options.retry.attempts =>
+            {
+                let reason = format!("tried {attempts} times: {}", refusal.reason);
+                Outcome::Refused(Refusal { kind: RefusalKind::Park, reason, ..refusal })
+            }
+            other => other,
         }
-        refusal
     }
 
     fn item(&self, reader: &mut Reader, waiting: &Waiting) -> Result<Item, StoreError> {

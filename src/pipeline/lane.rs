@@ -11,7 +11,7 @@ use super::Shared;
 use super::attempt::Lane;
 use super::batch::{Item, Reader};
 use super::processor::{Halt, Processor};
-use super::status::{LaneState, Lanes};
+use super::status::{LaneName, LaneState, Lanes};
 use crate::kafka::{Assigned, PartitionReader};
 use crate::offsets::{LostOffsets, Start, StartFacts, decide_start};
 use crate::store::lanes::LaneKey;
@@ -76,7 +76,7 @@ pub async fn run(shared: Arc<Shared>, lanes: Lanes, assigned: Assigned, options:
 struct Work<'a> {
     shared: Arc<Shared>,
     lanes: Lanes,
-    name: (Arc<str>, i32),
+    name: LaneName,
     key: LaneKey,
     /// Where this assignment began to fetch.
     from: i64,

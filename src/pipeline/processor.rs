@@ -13,7 +13,7 @@ use tracing::{debug, error, warn};
 use super::attempt::{Attempt, Attempted, Committed, Failure, Lane, MAX_SAVEPOINTS, Mode, Recorded};
 use super::batch::{Entry, Item, Reader};
 use super::settle::OPERATOR;
-use super::status::{LaneState, Lanes};
+use super::status::{LaneName, LaneState, Lanes};
 use super::{Observed, Shared};
 use crate::debezium::event::Fault;
 use crate::decision::RecordOutcome;
@@ -256,7 +256,7 @@ impl Processor {
         warn!(%error, class, topic = %self.lane.key.topic, partition = self.lane.key.partition, "trying again");
     }
 
-    fn lane_name(&self) -> (Arc<str>, i32) {
+    fn lane_name(&self) -> LaneName {
         (Arc::clone(&self.lane.key.topic), self.lane.key.partition)
     }
 
