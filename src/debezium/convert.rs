@@ -5,6 +5,7 @@
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use compact_str::CompactString;
 
 use super::event::Fault;
 use super::placeholder::Placeholder;
@@ -80,12 +81,12 @@ pub fn bits(bytes: &[u8], length: Option<usize>) -> String {
 }
 
 /// A JSON column's text where it is JSON, any other text as text.
-pub fn json_text(text: Box<str>) -> Value {
+pub fn json_text(text: CompactString) -> Value {
     if json::parse_text(&text).is_ok() { Value::Json(text) } else { Value::Text(text) }
 }
 
 /// A UUID in lower case where it is one, any other text as text.
-pub fn uuid_text(text: Box<str>) -> Value {
+pub fn uuid_text(text: CompactString) -> Value {
     let mut text = text;
     let shaped = text.len() == 36
         && text.bytes().enumerate().all(|(at, b)| match at {
@@ -107,7 +108,7 @@ pub fn uuid_from_bytes(bytes: [u8; 16]) -> String {
 
 /// Where a value does not fit, from the inside out.
 struct Mismatch {
-    path: Vec<Box<str>>,
+    path: Vec<CompactString>,
     code: &'static str,
     why: &'static str,
 }
@@ -199,14 +200,14 @@ fn expect(value: Value, why: &'static str, fits: impl Fn(&Value) -> bool) -> Res
     if fits(&value) { Ok(value) } else { Err(Mismatch::new(why)) }
 }
 
-fn text(value: Value) -> Result<Box<str>, Mismatch> {
+fn text(value: Value) -> Result<CompactString, Mismatch> {
     match value {
         Value::Text(text) => Ok(text),
         _ => Err(Mismatch::new("no text")),
     }
 }
 
-fn read(value: &Value, parse: fn(&str) -> Option<String>, why: &'static str) -> Result<Box<str>, Mismatch> {
+fn read(value: &Value, parse: fn(&str) -> Option<String>, why: &'static str) -> Result<CompactString, Mismatch> {
     match value {
         Value::Text(text) => parse(text).map(Into::into).ok_or(Mismatch::new(why)),
         _ => Err(Mismatch::new(why)),

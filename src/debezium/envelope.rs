@@ -1,5 +1,6 @@
 //! From a record to what it says happened, by the shape of its value.
 
+use compact_str::CompactString;
 use sha2::{Digest, Sha256};
 
 use super::convert::{self, Strictness};
@@ -209,18 +210,18 @@ impl Reading<'_> {
     }
 
     /// The row's digest where an id derived from coordinates needs it.
-    fn wire_row(&self, op: Operation, row: Option<&Row>) -> Option<Box<str>> {
+    fn wire_row(&self, op: Operation, row: Option<&Row>) -> Option<CompactString> {
         let row = row.filter(|_| self.keyless || op == Operation::Read)?;
-        Some(render::hex(&Sha256::digest(render::canonical_row(row))).into_boxed_str())
+        Some(render::hex(&Sha256::digest(render::canonical_row(row))).into())
     }
 }
 
 /// The wire form and the typed form. A key's nulls are never a fault: a key is only ever compared.
-fn read_key(key: Option<Document>) -> (Option<Box<str>>, Option<Value>) {
+fn read_key(key: Option<Document>) -> (Option<CompactString>, Option<Value>) {
     let Some(Document { value, schema }) = key else {
         return (None, None);
     };
-    let wire = render::canonical(&value).into_boxed_str();
+    let wire = CompactString::from(render::canonical(&value));
     let typed = match &schema {
         // A key that does not fit its own schema is used as it came.
         Some(schema) => convert::value(value.clone(), schema, Strictness::Nulls).unwrap_or(value),

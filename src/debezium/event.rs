@@ -2,6 +2,7 @@
 
 use super::source::Source;
 use super::value::{Row, Value};
+use compact_str::CompactString;
 
 /// Debezium's `op`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -81,10 +82,10 @@ pub struct ChangeEvent {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wire {
     /// Canonical JSON of the key; absent where there is none.
-    pub key: Option<Box<str>>,
+    pub key: Option<CompactString>,
     /// SHA-256 in hex of the row's canonical JSON, taken where a derived id needs it: without a key, and for
     /// snapshot reads.
-    pub row: Option<Box<str>>,
+    pub row: Option<CompactString>,
 }
 
 impl ChangeEvent {

@@ -4,6 +4,7 @@
 //! skipped without being read (see [`super::document`]), and nesting must be bounded.
 
 use super::value::{Row, Value};
+use compact_str::CompactString;
 
 /// Levels of arrays and objects. Connect schemas nest about ten deep; more is an attack or a mistake.
 pub const MAX_DEPTH: usize = 64;
@@ -210,7 +211,7 @@ impl<'a> Parser<'a> {
         self.at - start
     }
 
-    fn string(&mut self) -> Result<Box<str>, JsonError> {
+    fn string(&mut self) -> Result<CompactString, JsonError> {
         self.at += 1;
         let start = self.at;
         self.plain();
@@ -224,7 +225,7 @@ impl<'a> Parser<'a> {
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
-                    return Ok(out.into_boxed_str());
+                    return Ok(out.into());
                 }
                 Some(b'\\') => {
                     self.at += 1;
@@ -300,7 +301,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-fn last_wins(mut fields: Vec<(Box<str>, Value)>) -> Vec<(Box<str>, Value)> {
+fn last_wins(mut fields: Vec<(CompactString, Value)>) -> Vec<(CompactString, Value)> {
     let repeated = if fields.len() <= PAIRWISE {
         (1..fields.len()).any(|i| fields[..i].iter().any(|(name, _)| *name == fields[i].0))
     } else {
@@ -312,11 +313,11 @@ fn last_wins(mut fields: Vec<(Box<str>, Value)>) -> Vec<(Box<str>, Value)> {
         return fields;
     }
     let mut places = std::collections::HashMap::new();
-    let mut kept: Vec<(Box<str>, Value)> = Vec::with_capacity(fields.len());
+    let mut kept: Vec<(CompactString, Value)> = Vec::with_capacity(fields.len());
     for (name, value) in fields.drain(..) {
         match places.get(&name) {
             Some(&place) => {
-                let (_, old): &mut (Box<str>, Value) = &mut kept[place];
+                let (_, old): &mut (CompactString, Value) = &mut kept[place];
                 *old = value;
             }
             None => {

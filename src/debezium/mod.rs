@@ -3,6 +3,7 @@
 //! Bytes become a [`document::Document`] (JSON here; another format may build its own), a document becomes
 //! [`event::Decoded`] by its shape, and an event with its coordinates becomes an id or a guard position.
 
+pub mod avro;
 pub mod convert;
 pub mod decimal;
 pub mod document;

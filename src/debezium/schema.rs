@@ -6,6 +6,7 @@
 use super::event::Fault;
 use super::temporal::TimeUnit;
 use super::value::{Row, Value};
+use compact_str::CompactString;
 
 /// A type, and whether null is one of its values.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,7 +56,7 @@ pub enum Kind {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
-    pub name: Box<str>,
+    pub name: CompactString,
     pub schema: Schema,
 }
 

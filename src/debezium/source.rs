@@ -3,23 +3,24 @@
 pub use super::guard::{GuardDecision, GuardPosition, GuardVerdict, guard_decision, guard_position};
 pub use super::source_id::source_id;
 use super::value::{Row, Value};
+use compact_str::CompactString;
 
 /// The coordinates of a change in its origin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Source {
     /// `mysql`, `mariadb`, `postgresql`, ...
-    pub connector: Box<str>,
+    pub connector: CompactString,
     /// The connector's logical name (`topic.prefix`).
-    pub name: Box<str>,
+    pub name: CompactString,
     pub snapshot: Snapshot,
-    pub db: Box<str>,
-    pub schema: Option<Box<str>>,
-    pub table: Box<str>,
+    pub db: CompactString,
+    pub schema: Option<CompactString>,
+    pub table: CompactString,
     /// Milliseconds since 1970-01-01 UTC at which the origin committed (to its own precision).
     pub ts_ms: Option<i64>,
     pub position: Position,
     /// `transaction.id` of the envelope.
-    pub transaction: Option<Box<str>>,
+    pub transaction: Option<CompactString>,
 }
 
 /// `source.snapshot`.
@@ -37,8 +38,8 @@ pub enum Snapshot {
 pub enum Position {
     Binlog {
         server_id: i64,
-        gtid: Option<Box<str>>,
-        file: Box<str>,
+        gtid: Option<CompactString>,
+        file: CompactString,
         pos: i64,
         row: i64,
     },

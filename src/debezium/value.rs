@@ -1,5 +1,7 @@
 //! Decoded values: what a column held, in the exact text of its type.
 
+use compact_str::CompactString;
+
 /// A value of a field. Numbers beyond `i64`, decimals and all temporal types are kept as canonical
 /// text (the forms of `inspect`, see the README), so that nothing passes through a float or a
 /// truncating division.
@@ -9,30 +11,30 @@ pub enum Value {
     Bool(bool),
     Int(i64),
     /// A JSON number that is no `i64`: its digits as they came (integers of any size, fractions, exponents).
-    Number(Box<str>),
+    Number(CompactString),
     /// A decimal with its scale: `-73.0512`, `0.00`.
-    Decimal(Box<str>),
+    Decimal(CompactString),
     /// float and double of a schema; `NaN` and the infinities included.
     Float(f64),
-    Text(Box<str>),
+    Text(CompactString),
     Bytes(Box<[u8]>),
     /// `2026-11-29`, `infinity`, `-infinity`.
-    Date(Box<str>),
+    Date(CompactString),
     /// `12:34:56.123456`, signed and beyond 24 h where the source allows it.
-    Time(Box<str>),
+    Time(CompactString),
     /// Time of day in UTC with `Z`.
-    TimeTz(Box<str>),
+    TimeTz(CompactString),
     /// `2026-11-29T12:34:56.123456`
-    Timestamp(Box<str>),
+    Timestamp(CompactString),
     /// The same in UTC with `Z`.
-    TimestampTz(Box<str>),
+    TimestampTz(CompactString),
     /// ISO 8601: `PT12H34M56.123456S`.
-    Interval(Box<str>),
+    Interval(CompactString),
     /// `101000000011`
-    Bits(Box<str>),
-    Uuid(Box<str>),
+    Bits(CompactString),
+    Uuid(CompactString),
     /// The text of a JSON column or document, digits kept.
-    Json(Box<str>),
+    Json(CompactString),
     Geometry {
         wkb: Box<[u8]>,
         srid: Option<i64>,
@@ -46,7 +48,7 @@ pub enum Value {
 /// Named fields in the order in which they came.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Row {
-    fields: Vec<(Box<str>, Value)>,
+    fields: Vec<(CompactString, Value)>,
 }
 
 impl Row {
@@ -58,7 +60,7 @@ impl Row {
         Self { fields: Vec::with_capacity(fields) }
     }
 
-    pub fn push(&mut self, name: impl Into<Box<str>>, value: Value) {
+    pub fn push(&mut self, name: impl Into<CompactString>, value: Value) {
         self.fields.push((name.into(), value));
     }
 
@@ -123,7 +125,7 @@ impl Row {
 }
 
 impl IntoIterator for Row {
-    type Item = (Box<str>, Value);
+    type Item = (CompactString, Value);
     type IntoIter = std::vec::IntoIter<Self::Item>;
 
     fn into_iter(self) -> Self::IntoIter {
@@ -131,8 +133,8 @@ impl IntoIterator for Row {
     }
 }
 
-impl FromIterator<(Box<str>, Value)> for Row {
-    fn from_iter<T: IntoIterator<Item = (Box<str>, Value)>>(fields: T) -> Self {
+impl FromIterator<(CompactString, Value)> for Row {
+    fn from_iter<T: IntoIterator<Item = (CompactString, Value)>>(fields: T) -> Self {
         Self { fields: fields.into_iter().collect() }
     }
 }

@@ -7,6 +7,7 @@ use super::ColumnType;
 use crate::debezium::event::{Fault, Shape};
 use crate::debezium::value::{Row, Value};
 use crate::debezium::{convert, decimal, temporal};
+use compact_str::CompactString;
 
 /// How the row came: it decides how a decimal's text is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,8 +219,8 @@ fn uuid_bytes(bytes: &[u8]) -> Result<Value, &'static str> {
     <[u8; 16]>::try_from(bytes).map(|bytes| Value::Uuid(convert::uuid_from_bytes(bytes).into())).map_err(|_| "no uuid")
 }
 
-fn exact_text(value: &Value) -> Box<str> {
-    value.as_text().map(|text| text.into_owned().into_boxed_str()).unwrap_or_default()
+fn exact_text(value: &Value) -> CompactString {
+    value.as_text().map(CompactString::from).unwrap_or_default()
 }
 
 #[cfg(test)]

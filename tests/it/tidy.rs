@@ -22,7 +22,7 @@ const LAYERS: &[(u8, &[&str])] = &[
         ],
     ),
     (1, &["store", "gate"]),
-    (2, &["kafka", "effect"]),
+    (2, &["kafka", "effect", "registry"]),
     (3, &["pipeline", "relay", "sweeper", "lookup"]),
     (4, &["config", "http", "supervisor", "check"]),
     (5, &["app", "cli", "lib", "main"]),

@@ -1,0 +1,27 @@
+//! Avro as Debezium's converters write it: an id in front of the bytes or in a header names the writer's schema,
+//! which a registry keeps. Nothing here asks the registry: a decoder says which schema it needs and is told it.
+
+mod writer;
+
+pub use writer::WriterSchema;
+
+/// Where a registry keeps the schema that a record was written with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SchemaId {
+    /// The id of Confluent's API.
+    Confluent(u32),
+    /// Apicurio: one for each artifact version.
+    Global(u64),
+    /// Apicurio: one for each text of a schema.
+    Content(u64),
+}
+
+impl std::fmt::Display for SchemaId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Confluent(id) => write!(f, "schema id {id}"),
+            Self::Global(id) => write!(f, "schema with global id {id}"),
+            Self::Content(id) => write!(f, "schema with content id {id}"),
+        }
+    }
+}
