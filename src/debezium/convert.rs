@@ -157,6 +157,7 @@ fn convert(value: Value, schema: &Schema, strictness: Strictness) -> Result<Valu
         }
         Kind::Time(unit) => any_whole(&value).map(|n| Value::Time(temporal::time(n, *unit).into())),
         Kind::Timestamp(unit) => any_whole(&value).map(|n| Value::Timestamp(temporal::timestamp(n, *unit).into())),
+        Kind::Instant(unit) => any_whole(&value).map(|n| Value::TimestampTz(temporal::instant(n, *unit).into())),
         Kind::Duration(unit) => any_whole(&value).map(|n| Value::Interval(temporal::duration(n, *unit).into())),
         Kind::ZonedTimestamp => {
             read(&value, temporal::zoned_timestamp, "no timestamp with a zone").map(Value::TimestampTz)
@@ -168,8 +169,14 @@ fn convert(value: Value, schema: &Schema, strictness: Strictness) -> Result<Valu
         Kind::Interval => text(value).map(Value::Interval),
         Kind::Bits { length } => Ok(Value::Bits(bits(&raw(&value)?, *length).into())),
         Kind::Json => text(value).map(json_text),
-        Kind::Uuid => text(value).map(uuid_text),
+        Kind::Uuid => match &value {
+            Value::Bytes(bytes) => <[u8; 16]>::try_from(&**bytes)
+                .map(|bytes| Value::Uuid(uuid_from_bytes(bytes).into()))
+                .map_err(|_| Mismatch::new("no uuid")),
+            _ => text(value).map(uuid_text),
+        },
         Kind::Geometry => geometry(value),
+        Kind::Any => Ok(value),
         Kind::Array(items) => match value {
             Value::Array(array) => array
                 .into_iter()

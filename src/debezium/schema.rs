@@ -36,6 +36,8 @@ pub enum Kind {
     TimeText,
     ZonedTime,
     Timestamp(TimeUnit),
+    /// Avro's own `timestamp-*`: an instant, counted from 1970 in UTC.
+    Instant(TimeUnit),
     TimestampText,
     ZonedTimestamp,
     Duration(TimeUnit),
@@ -52,6 +54,8 @@ pub enum Kind {
         values: Box<Schema>,
     },
     Struct(Vec<Field>),
+    /// No meaning beyond the value itself: a union of several types, a type inside itself.
+    Any,
 }
 
 #[derive(Clone, Debug, PartialEq)]

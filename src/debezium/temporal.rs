@@ -78,6 +78,15 @@ pub fn timestamp(count: i64, unit: TimeUnit) -> String {
     moment(seconds, nanos)
 }
 
+/// The same for an instant: in UTC, with `Z`.
+pub fn instant(count: i64, unit: TimeUnit) -> String {
+    let mut text = timestamp(count, unit);
+    if text.ends_with(|last: char| last.is_ascii_digit()) {
+        text.push('Z');
+    }
+    text
+}
+
 /// `PT12H34M56.123456S` from a count (`MicroDuration`); hours are not gathered into days, which vary in length.
 pub fn duration(count: i64, unit: TimeUnit) -> String {
     let mut out = String::with_capacity(18);

@@ -1,8 +1,17 @@
 //! Avro as Debezium's converters write it: an id in front of the bytes or in a header names the writer's schema,
 //! which a registry keeps. Nothing here asks the registry: a decoder says which schema it needs and is told it.
+//!
+//! A schema is parsed by `apache-avro` and compiled once, into a plan by which the bytes are read and into the
+//! Connect schema that says what the values mean. Reading gives the same wire values as the JSON converter's text
+//! (bytes where that has base64), so that both formats share everything behind.
 
+pub mod framing;
+mod names;
+mod plan;
+mod read;
 mod writer;
 
+pub use framing::{AvroOptions, Framing, IdKind, Part};
 pub use writer::WriterSchema;
 
 /// Where a registry keeps the schema that a record was written with.
@@ -25,3 +34,6 @@ impl std::fmt::Display for SchemaId {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

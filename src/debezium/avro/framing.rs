@@ -1,0 +1,168 @@
+//! Where the id of a record's schema stands, by serialiser.
+//!
+//! | serialiser | id |
+//! |---|---|
+//! | Confluent; Apicurio with `as-confluent` and `use-id=contentId` | `00`, 4 bytes |
+//! | Apicurio with `as-confluent` | `00`, 4 bytes, global id |
+//! | Apicurio 2 with `headers.enabled=false` | `00`, 8 bytes, global id |
+//! | Apicurio with headers | `apicurio.value.globalId` or `.contentId` (key: `apicurio.key.…`), 8 bytes; bare Avro |
+//!
+//! Ids are big-endian and begin at 1, so a 4-byte id of 0 is the upper half of an 8-byte one, and an 8-byte id
+//! beyond 2^32 is a 4-byte one with the record's first bytes behind it.
+
+use super::SchemaId;
+use crate::record::Record;
+
+/// How the records of a pipeline's topics name their schemas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AvroOptions {
+    pub framing: Framing,
+    /// What the id in front of the bytes means.
+    pub ids: IdKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// Header, 8 or 4 bytes, as the record shows.
+    Any,
+    /// The header alone: bytes without one are no Avro.
+    Header,
+    FourByte,
+    EightByte,
+}
+
+/// Whose number an id in front of the bytes is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdKind {
+    Confluent,
+    Global,
+    Content,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    Key,
+    Value,
+}
+
+/// What stands at the front of a record's key or value.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Framed<'a> {
+    /// No sign of Avro.
+    No,
+    Avro {
+        id: SchemaId,
+        body: &'a [u8],
+    },
+    /// Avro, but the configuration does not fit it: nothing is wrong with the record.
+    Misfit(String),
+}
+
+/// Finds the id. Without `options` Avro is only recognised.
+pub fn locate<'a>(record: &Record, part: Part, bytes: &'a [u8], options: Option<AvroOptions>) -> Framed<'a> {
+    let Some(options) = options else {
+        return recognise(record, part, bytes);
+    };
+    match (header_id(record, part), options.framing) {
+        (Some(Err(why)), _) => return Framed::Misfit(why),
+        (Some(Ok(id)), Framing::Any | Framing::Header) if options.ids != IdKind::Confluent => {
+            return Framed::Avro { id, body: bytes };
+        }
+        (Some(Ok(id)), Framing::Any | Framing::Header | Framing::FourByte | Framing::EightByte) => {
+            return Framed::Misfit(format!(
+                "{part} carries Apicurio's id in a header ({id}); set `flavour = \"apicurio\"` and `framing = \"auto\"` in [registry]"
+            ));
+        }
+        (None, Framing::Header) => return Framed::No,
+        (None, Framing::Any | Framing::FourByte | Framing::EightByte) => {}
+    }
+    let (four, eight) = match bytes {
+        [0, rest @ ..] => (rest.first_chunk::<4>(), rest.first_chunk::<8>()),
+        _ => return Framed::No,
+    };
+    let Some(four) = four.map(|id| u32::from_be_bytes(*id)) else {
+        return Framed::No;
+    };
+    let eight = eight.map(|id| u64::from_be_bytes(*id));
+    let readings = || {
+        let eight = eight.map_or_else(|| "too short for one".to_owned(), |id| id.to_string());
+        format!("read as 4 bytes the schema id of the {part} is {four}, read as 8 bytes it is {eight}")
+    };
+    let narrow = |id: u32| match options.ids {
+        IdKind::Confluent => SchemaId::Confluent(id),
+        IdKind::Global => SchemaId::Global(u64::from(id)),
+        IdKind::Content => SchemaId::Content(u64::from(id)),
+    };
+    let wide = |id: u64| match options.ids {
+        IdKind::Content => SchemaId::Content(id),
+        IdKind::Confluent | IdKind::Global => SchemaId::Global(id),
+    };
+    let fits_four = (1..=MOST_ID).contains(&four);
+    let fits_eight = eight.filter(|id| (1..=u64::from(MOST_ID)).contains(id));
+    match (options.framing, fits_four, fits_eight) {
+        (Framing::Any | Framing::EightByte, _, Some(id)) if options.ids != IdKind::Confluent => {
+            Framed::Avro { id: wide(id), body: &bytes[9..] }
+        }
+        (Framing::Any | Framing::FourByte, true, _) => Framed::Avro { id: narrow(four), body: &bytes[5..] },
+        (Framing::EightByte, _, _) => Framed::Misfit(format!(
+            "{}: looks like 4-byte ids, set `framing = \"4-byte\"` in [registry], or `flavour = \"confluent\"`",
+            readings()
+        )),
+        (Framing::Any | Framing::FourByte | Framing::Header, _, _) => Framed::Misfit(format!(
+            "{}: looks like 8-byte ids, set `flavour = \"apicurio\"` and `framing = \"8-byte\"` in [registry]",
+            readings()
+        )),
+    }
+}
+
+/// Registries count from 1; this many schemas are in none.
+const MOST_ID: u32 = i32::MAX as u32;
+
+/// Avro where no registry is configured. A body that merely begins with 00 is no sign of it in a record that names
+/// its message in a header: an outbox payload may be any bytes.
+fn recognise<'a>(record: &Record, part: Part, bytes: &[u8]) -> Framed<'a> {
+    let framed = bytes.len() > 5 && bytes[0] == 0 && record.header_values("id").next().is_none();
+    if framed || header_id(record, part).is_some() {
+        return Framed::Misfit(format!("{part} is Avro: a schema registry is needed, set `url` in [registry]"));
+    }
+    Framed::No
+}
+
+/// The id in Apicurio's headers; an error says why there is none that can be used.
+fn header_id(record: &Record, part: Part) -> Option<Result<SchemaId, String>> {
+    let names = match part {
+        Part::Key => ["apicurio.key.globalId", "apicurio.key.contentId", "apicurio.key.artifactId"],
+        Part::Value => ["apicurio.value.globalId", "apicurio.value.contentId", "apicurio.value.artifactId"],
+    };
+    let id = |name: &'static str| {
+        let bytes = record.header_values(name).flatten().next()?;
+        Some(match <[u8; 8]>::try_from(bytes) {
+            Ok(id) => Ok(u64::from_be_bytes(id)),
+            Err(_) => Err(format!("header {name} has {} bytes, not 8", bytes.len())),
+        })
+    };
+    if record.headers.is_empty() {
+        return None;
+    }
+    if let Some(global) = id(names[0]) {
+        return Some(global.map(SchemaId::Global));
+    }
+    if let Some(content) = id(names[1]) {
+        return Some(content.map(SchemaId::Content));
+    }
+    record.header_values(names[2]).next().map(|_| {
+        Err(format!(
+            "{part} names its schema by artifact ({}), not by id; set `apicurio.registry.use-id` in the converter",
+            names[2]
+        ))
+    })
+}
+
+impl std::fmt::Display for Part {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Key => "the key",
+            Self::Value => "the value",
+        })
+    }
+}

@@ -1,0 +1,200 @@
+//! Bytes to wire values by a plan. Every count and depth is bounded by the bytes that are there.
+
+use compact_str::CompactString;
+
+use super::plan::{Plan, Step, StepId};
+use crate::debezium::convert::{self, Strictness};
+use crate::debezium::event::Fault;
+use crate::debezium::json::MAX_DEPTH;
+use crate::debezium::value::{Row, Value};
+
+/// Items that take no bytes (nulls, empty records) in one value; more is a mistake or an attack.
+const MOST_EMPTY_ITEMS: usize = 4096;
+
+impl Plan {
+    /// Reads one value that takes all the bytes.
+    pub(super) fn read(&self, bytes: &[u8]) -> Result<Value, Fault> {
+        let mut reader = Reader { plan: self, bytes, spare: MOST_EMPTY_ITEMS };
+        let value = reader.value(self.root, 0).map_err(|what| match what {
+            What::Fault(fault) => fault,
+            What::Broken(why) => {
+                let at = bytes.len() - reader.bytes.len();
+                Fault::new("undecodable", format!("no avro of its schema: {why} at byte {at}"))
+            }
+        })?;
+        match reader.bytes.len() {
+            0 => Ok(value),
+            left => Err(Fault::new("undecodable", format!("no avro of its schema: {left} bytes are left over"))),
+        }
+    }
+}
+
+/// Why reading ended.
+enum What {
+    Broken(&'static str),
+    Fault(Fault),
+}
+
+struct Reader<'a> {
+    plan: &'a Plan,
+    /// What is not read yet.
+    bytes: &'a [u8],
+    /// Items without bytes that may still come.
+    spare: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn value(&mut self, step: StepId, depth: usize) -> Result<Value, What> {
+        if depth > MAX_DEPTH {
+            return Err(What::Broken("nested too deep"));
+        }
+        let plan = self.plan;
+        Ok(match &plan.steps[step as usize] {
+            Step::Null => Value::Null,
+            Step::Bool => match self.byte()? {
+                0 => Value::Bool(false),
+                1 => Value::Bool(true),
+                _ => return Err(What::Broken("no boolean")),
+            },
+            Step::Int => Value::Int(self.long()?),
+            Step::Float => Value::Float(exact(f32::from_le_bytes(self.chunk()?))),
+            Step::Double => Value::Float(f64::from_le_bytes(self.chunk()?)),
+            Step::Bytes => Value::Bytes(self.sized()?.into()),
+            Step::Text => Value::Text(self.text()?),
+            Step::Fixed(size) => Value::Bytes(self.take(*size)?.into()),
+            Step::Enum(symbols) => {
+                let at = usize::try_from(self.long()?).ok().and_then(|at| symbols.get(at));
+                Value::Text(at.ok_or(What::Broken("no symbol of the enum"))?.clone())
+            }
+            Step::Optional { null_branch, inner } => match self.long()? {
+                branch if branch == *null_branch => Value::Null,
+                branch if branch == 1 - *null_branch => self.value(*inner, depth)?,
+                _ => return Err(What::Broken("no branch of the union")),
+            },
+            Step::Union(branches) => {
+                let branch = usize::try_from(self.long()?).ok().and_then(|at| branches.get(at));
+                let (step, schema) = branch.ok_or(What::Broken("no branch of the union"))?;
+                let value = self.value(*step, depth + 1)?;
+                convert::value(value, schema, Strictness::Full).map_err(What::Fault)?
+            }
+            Step::Record(fields) => {
+                let mut row = Row::with_capacity(fields.len());
+                for (name, step) in fields {
+                    row.push(name.clone(), self.value(*step, depth + 1)?);
+                }
+                Value::Struct(row)
+            }
+            Step::Array(items) => {
+                let mut array = Vec::new();
+                self.blocks(|reader| {
+                    array.push(reader.value(*items, depth + 1)?);
+                    Ok(())
+                })?;
+                Value::Array(array)
+            }
+            Step::Map(values) => {
+                let mut row = Row::new();
+                self.blocks(|reader| {
+                    let name = reader.text()?;
+                    row.push(name, reader.value(*values, depth + 1)?);
+                    Ok(())
+                })?;
+                Value::Struct(row)
+            }
+            Step::Entries { record, text_keys } => {
+                let mut entries = Vec::new();
+                self.blocks(|reader| {
+                    entries.push(reader.value(*record, depth + 1)?);
+                    Ok(())
+                })?;
+                map_of(entries, *text_keys)
+            }
+            Step::Pending => return Err(What::Broken("a type without a definition")),
+        })
+    }
+
+    /// The items of an array or a map. A block with a negative count says its size in bytes as well.
+    fn blocks(&mut self, mut item: impl FnMut(&mut Self) -> Result<(), What>) -> Result<(), What> {
+        loop {
+            let mut count = self.long()?;
+            if count == 0 {
+                return Ok(());
+            }
+            if count < 0 {
+                count = count.checked_neg().ok_or(What::Broken("no block count"))?;
+                self.long()?;
+            }
+            for _ in 0..count {
+                let before = self.bytes.len();
+                item(self)?;
+                if self.bytes.len() == before {
+                    self.spare = self.spare.checked_sub(1).ok_or(What::Broken("too many empty items"))?;
+                }
+            }
+        }
+    }
+
+    /// Zigzag, least significant seven bits first, at most ten bytes.
+    fn long(&mut self) -> Result<i64, What> {
+        let mut coded: u64 = 0;
+        for (at, byte) in self.bytes.iter().take(10).enumerate() {
+            coded |= u64::from(byte & 0x7f) << (7 * at);
+            if byte & 0x80 == 0 {
+                if at == 9 && *byte > 1 {
+                    break;
+                }
+                self.bytes = &self.bytes[at + 1..];
+                return Ok((coded >> 1).cast_signed() ^ -(coded & 1).cast_signed());
+            }
+        }
+        Err(What::Broken("no number"))
+    }
+
+    fn byte(&mut self) -> Result<u8, What> {
+        Ok(self.chunk::<1>()?[0])
+    }
+
+    fn chunk<const N: usize>(&mut self) -> Result<[u8; N], What> {
+        let (chunk, rest) = self.bytes.split_first_chunk().ok_or(What::Broken("end of bytes"))?;
+        self.bytes = rest;
+        Ok(*chunk)
+    }
+
+    fn take(&mut self, size: usize) -> Result<&'a [u8], What> {
+        let (taken, rest) = self.bytes.split_at_checked(size).ok_or(What::Broken("end of bytes"))?;
+        self.bytes = rest;
+        Ok(taken)
+    }
+
+    fn sized(&mut self) -> Result<&'a [u8], What> {
+        let size = usize::try_from(self.long()?).map_err(|_| What::Broken("a negative length"))?;
+        self.take(size)
+    }
+
+    fn text(&mut self) -> Result<CompactString, What> {
+        CompactString::from_utf8(self.sized()?).map_err(|_| What::Broken("a text that is not utf-8"))
+    }
+}
+
+/// The number that the float's shortest text names, as JSON would have it: 0.1, not 0.10000000149011612.
+fn exact(float: f32) -> f64 {
+    if float.fract() == 0.0 && float.abs() < 1e7 || !float.is_finite() {
+        return f64::from(float);
+    }
+    float.to_string().parse().unwrap_or_else(|_| f64::from(float))
+}
+
+fn map_of(entries: Vec<Value>, text_keys: bool) -> Value {
+    let pairs = entries.into_iter().filter_map(|entry| match entry {
+        Value::Struct(mut entry) => Some((entry.remove("key")?, entry.remove("value")?)),
+        _ => None,
+    });
+    if text_keys {
+        let named = pairs.map(|(key, value)| match key {
+            Value::Text(name) => (name, value),
+            other => (other.as_text().map(CompactString::from).unwrap_or_default(), value),
+        });
+        return Value::Struct(named.collect());
+    }
+    Value::Array(pairs.map(|(key, value)| Value::Array(vec![key, value])).collect())
+}
