@@ -14,6 +14,7 @@ use crate::decision::{Outcome, Refusal, RefusalKind};
 use crate::effect::Delivery;
 use crate::pipeline::Shared;
 use crate::pipeline::batch::{Entry, Item, Reader};
+use crate::pipeline::intake::{self, Hindrance};
 use crate::pipeline::settle::settle_alone;
 use crate::record_line;
 use crate::store::inbox_entries::Waiting;
@@ -65,7 +66,7 @@ impl Sweeper {
     }
 
     async fn try_once(&self, reader: &mut Reader, waiting: &Waiting) -> Result<(), StoreError> {
-        let item = self.item(reader, waiting)?;
+        let item = self.item(reader, waiting).await?;
         let Entry::Message { key, message } = &item.entry else {
             return Err(StoreError::Unexpected(
                 "a message set aside is none any more: has its route changed?".to_owned(),
@@ -134,11 +135,14 @@ impl Sweeper {
         }
     }
 
-    fn item(&self, reader: &mut Reader, waiting: &Waiting) -> Result<Item, StoreError> {
+    async fn item(&self, reader: &mut Reader, waiting: &Waiting) -> Result<Item, StoreError> {
         let line = std::str::from_utf8(&waiting.record)
             .map_err(|_| StoreError::Unexpected("a record line is not UTF-8".into()))?;
         let record =
             record_line::read(line).map_err(|error| StoreError::Unexpected(format!("a record line: {error}")))?;
-        Ok(reader.read(record, 0))
+        match intake::entry(reader, &record, 0).await {
+            Ok(entry) => Ok(Item { record, entry }),
+            Err(Hindrance::Outage { reason, .. } | Hindrance::Setup(reason)) => Err(StoreError::Unexpected(reason)),
+        }
     }
 }

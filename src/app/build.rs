@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::AppError;
 use super::running::Running;
 use crate::config::{self, Config, GateBackend};
+use crate::debezium::envelope::DecodeOptions;
 use crate::decision::PausePolicy;
 use crate::effect;
 use crate::effect::spec::EffectSpec;
@@ -88,7 +89,7 @@ impl Pipeline {
             routes: config.routes.iter().map(|route| route.route.clone()).collect(),
             table_effects: config.routes.iter().map(is_table).collect(),
             park_unrouted: config.pipeline.unrouted == config::Unrouted::Park,
-            placeholder: Some(config.decode.placeholder.clone()),
+            decode: DecodeOptions { placeholder: Some(config.decode.placeholder.clone()), avro: None },
         };
         let keeps_inbox = |route: &config::RouteConfig| match &route.effect {
             EffectSpec::Table(table) => table.inbox,

@@ -1,8 +1,12 @@
 //! From a record to what it says happened, by the shape of its value.
 
+use std::sync::Arc;
+
 use compact_str::CompactString;
 use sha2::{Digest, Sha256};
 
+use super::avro::framing::{self, Framed};
+use super::avro::{AvroOptions, Part, SchemaId, WriterSchema, Writers};
 use super::convert::{self, Strictness};
 use super::document::{Document, SchemaCache};
 use super::event::{ChangeEvent, Decoded, Fault, KeyChange, Operation, Shape};
@@ -11,59 +15,117 @@ use super::schema::Schema;
 use super::source::Source;
 use super::value::{Row, Value};
 use super::{flattened, header, json, render, shape};
-use crate::record::Record;
+use crate::record::{Record, RecordPosition};
 
-/// `[decode]` of a pipeline.
+/// `[decode]` and `[registry]` of a pipeline.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DecodeOptions {
     /// `unavailable.value.placeholder` of the connector, if it is not Debezium's default.
     pub placeholder: Option<String>,
+    /// How Avro names its schemas, where there is a registry.
+    pub avro: Option<AvroOptions>,
+}
+
+/// Why a record is not decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unread {
+    /// It cannot be used.
+    Fault(Fault),
+    /// Its writer's schema is needed: find it, let the decoder [`Decoder::learn`] it, decode again.
+    Schema(SchemaId),
+    /// The configuration does not fit the topic; nothing is known to be wrong with the record.
+    Setup(String),
+}
+
+impl From<Fault> for Unread {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
 }
 
 /// Decodes the records of one lane; it remembers the schemas it has met.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     placeholder: Placeholder,
+    avro: Option<AvroOptions>,
     schemas: SchemaCache,
+    writers: Writers,
+    /// The record that a schema is missing for.
+    asking: Option<RecordPosition>,
 }
 
 impl Decoder {
     pub fn new(options: DecodeOptions) -> Self {
         let placeholder = Placeholder::new(options.placeholder.as_deref().unwrap_or(placeholder::DEFAULT));
-        Self { placeholder, schemas: SchemaCache::default() }
+        let (schemas, writers) = (SchemaCache::default(), Writers::default());
+        Self { placeholder, avro: options.avro, schemas, writers, asking: None }
     }
 
-    /// Decodes a JSON record.
+    /// Decodes a record, JSON or Avro.
     ///
     /// # Errors
-    /// `empty_value`, `undecodable`, `bad_schema`, `type_mismatch`, `null_in_required`, `unknown_operation`,
-    /// `delete_without_key`, `no_after`.
-    pub fn decode(&mut self, record: &Record) -> Result<Decoded, Fault> {
-        let key = self.key(record);
+    /// Faults are `empty_value`, `undecodable`, `bad_schema`, `schema_not_found`, `type_mismatch`,
+    /// `null_in_required`, `unknown_operation`, `delete_without_key`, `no_after`.
+    pub fn decode(&mut self, record: &Record) -> Result<Decoded, Unread> {
+        if self.writers.any_missing() && self.asking.as_ref() != Some(&record.position) {
+            self.writers.forget_missing();
+        }
+        let internal = shape::internal(&record.position.topic, None, None).is_some();
         let value = match record.value.as_deref() {
-            _ if shape::internal(&record.position.topic, None, None).is_some() => Document::null(),
+            _ if internal => Document::null(),
             None => Document::null(),
-            Some([]) => return Err(Fault::new("empty_value", "the value has no bytes; a tombstone is null")),
-            Some(bytes) => match Document::json(bytes, &mut self.schemas) {
+            Some([]) => return Err(Fault::new("empty_value", "the value has no bytes; a tombstone is null").into()),
+            Some(bytes) => match self.document(record, Part::Value, bytes) {
                 Ok(document) => document,
-                Err(fault) => match numeral(record, bytes) {
+                Err(Unread::Fault(fault)) => match numeral(record, bytes) {
                     Some(text) => Document { value: text, schema: None },
-                    None => return Err(fault),
+                    None => return Err(fault.into()),
                 },
+                Err(unread) => return Err(unread),
             },
         };
-        self.interpret(record, key, value)
+        let key = if internal { Key::default() } else { self.key(record)? };
+        let mut decoded = self.interpret(record, key.document, value)?;
+        if let Decoded::Event(event) = &mut decoded {
+            event.wire.key_unread = key.unread;
+        }
+        Ok(decoded)
     }
 
-    /// The key of a JSON record. A key that is no JSON is text, or bytes: it never spoils a good value.
-    pub fn key(&mut self, record: &Record) -> Option<Document> {
-        let bytes = record.key.as_deref()?;
-        let document = Document::json(bytes, &mut self.schemas).unwrap_or_else(|_| Document {
-            value: std::str::from_utf8(bytes)
-                .map_or_else(|_| Value::Bytes(bytes.into()), |text| Value::Text(text.into())),
-            schema: None,
-        });
-        Some(document)
+    /// The answer to [`Unread::Schema`]: the schema, or why there is none, which then is the fault of the record.
+    pub fn learn(&mut self, id: SchemaId, schema: Result<Arc<WriterSchema>, Fault>) {
+        self.writers.learn(id, schema);
+    }
+
+    fn document(&mut self, record: &Record, part: Part, bytes: &[u8]) -> Result<Document, Unread> {
+        match framing::locate(record, part, bytes, self.avro) {
+            Framed::No => Document::json(bytes, &mut self.schemas).map_err(Unread::Fault),
+            Framed::Avro { id, body } => match self.writers.get(id) {
+                Some(Ok(writer)) => writer.read(body).map_err(Unread::Fault),
+                Some(Err(fault)) => Err(Unread::Fault(fault.clone())),
+                None => {
+                    self.asking = Some(record.position.clone());
+                    Err(Unread::Schema(id))
+                }
+            },
+            Framed::Misfit(why) => Err(Unread::Setup(why)),
+        }
+    }
+
+    /// The key. One that is neither JSON nor Avro is text, or bytes: it never spoils a good value.
+    fn key(&mut self, record: &Record) -> Result<Key, Unread> {
+        let Some(bytes) = record.key.as_deref() else { return Ok(Key::default()) };
+        let (document, unread) = match self.document(record, Part::Key, bytes) {
+            Ok(document) => (document, false),
+            Err(unread @ Unread::Schema(_)) => return Err(unread),
+            Err(Unread::Fault(_) | Unread::Setup(_)) => {
+                let avro = matches!(framing::locate(record, Part::Key, bytes, self.avro), Framed::Avro { .. });
+                let text = std::str::from_utf8(bytes);
+                let value = text.map_or_else(|_| Value::Bytes(bytes.into()), |text| Value::Text(text.into()));
+                (Document { value, schema: None }, avro)
+            }
+        };
+        Ok(Key { document: Some(document), unread })
     }
 
     /// What a record says, its key and value read from whatever format. A null document is no key, or a tombstone.
@@ -76,10 +138,10 @@ impl Decoder {
     }
 
     /// What can still be said about a record that [`Decoder::decode`] refused: enough, perhaps, for its route and its
-    /// id. Values that do not fit their schema are left out as unknown. `None` if the bytes are no JSON.
+    /// id. Values that do not fit their schema are left out as unknown. `None` if the bytes cannot be read at all.
     pub fn salvage(&mut self, record: &Record) -> Option<ChangeEvent> {
-        let key = self.key(record);
-        let value = Document::json(record.value.as_deref()?, &mut self.schemas).ok()?;
+        let value = self.document(record, Part::Value, record.value.as_deref()?).ok()?;
+        let key = self.key(record).ok()?.document;
         match self.read(record, key, value, Strictness::Salvage).ok()? {
             Decoded::Event(event) => Some(*event),
             Decoded::Tombstone { .. } | Decoded::Skip(_) => None,
@@ -88,8 +150,8 @@ impl Decoder {
 
     /// The delete that a tombstone is in a flattened topic without delete records (`tombstone = "delete"`): its key
     /// is the Kafka key, its coordinates are in the headers if anywhere (`add.headers`).
-    pub fn tombstone_delete(&mut self, record: &Record) -> Result<ChangeEvent, Fault> {
-        let (wire_key, key) = read_key(self.key(record).filter(|key| key.value != Value::Null));
+    pub fn tombstone_delete(&mut self, record: &Record) -> Result<ChangeEvent, Unread> {
+        let (wire_key, key) = read_key(self.key(record)?.document.filter(|key| key.value != Value::Null));
         let source = flattened::metadata(record, &Row::new()).and_then(|metadata| metadata.source);
         let mut event = ChangeEvent::change(Shape::Flattened, Operation::Delete, source);
         event.key = key;
@@ -139,6 +201,14 @@ impl Decoder {
         event.key_change = key_change(record, event.op);
         Ok(Decoded::Event(Box::new(event)))
     }
+}
+
+/// A record's key.
+#[derive(Default)]
+struct Key {
+    document: Option<Document>,
+    /// It is Avro and stands as the bytes that came, for want of its schema.
+    unread: bool,
 }
 
 /// How one value is read.

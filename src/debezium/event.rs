@@ -83,6 +83,8 @@ pub struct ChangeEvent {
 pub struct Wire {
     /// Canonical JSON of the key; absent where there is none.
     pub key: Option<CompactString>,
+    /// The key is Avro that could not be read: its bytes say less than the key, so no id is derived from it.
+    pub key_unread: bool,
     /// SHA-256 in hex of the row's canonical JSON, taken where a derived id needs it: without a key, and for
     /// snapshot reads.
     pub row: Option<CompactString>,

@@ -39,6 +39,9 @@ pub fn source_id(event: &ChangeEvent) -> Result<String, Fault> {
     if source.table.is_empty() && op != Operation::Message {
         return Err(no_safe_id("the source has no table"));
     }
+    if event.wire.key_unread {
+        return Err(Fault::new("key_undecodable", "the key is Avro that cannot be read with its schema"));
+    }
     let mut coordinates = Coordinates::new(source);
     match &event.wire.key {
         Some(key) => coordinates.add("key", key),

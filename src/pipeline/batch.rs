@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::debezium::envelope::{DecodeOptions, Decoder};
+use crate::debezium::avro::{SchemaId, WriterSchema};
+use crate::debezium::envelope::{DecodeOptions, Decoder, Unread};
 use crate::debezium::event::{Decoded, Fault, SkipReason};
 use crate::digest;
 use crate::message::{Digest, Message, MessageId, inbox_key, synthetic_key};
@@ -49,6 +50,24 @@ impl Faulty {
     }
 }
 
+/// Why a record cannot be read yet; nothing is known to be wrong with it.
+#[derive(Debug)]
+pub(super) enum Unready {
+    Schema(SchemaId),
+    Setup(String),
+}
+
+impl Unready {
+    /// The record's own fault, if it has one.
+    fn unless_fault(unread: Unread) -> Result<Fault, Self> {
+        match unread {
+            Unread::Fault(fault) => Ok(fault),
+            Unread::Schema(id) => Err(Self::Schema(id)),
+            Unread::Setup(why) => Err(Self::Setup(why)),
+        }
+    }
+}
+
 /// Everything that makes messages of records. Pure but for the cache of schemas that it keeps.
 pub struct Reader {
     decoder: Decoder,
@@ -62,59 +81,75 @@ pub struct ReaderSettings {
     /// Per route: its effect is a `table`.
     pub table_effects: Vec<bool>,
     pub park_unrouted: bool,
-    pub placeholder: Option<String>,
+    pub decode: DecodeOptions,
 }
 
 impl Reader {
     pub fn new(settings: Arc<ReaderSettings>) -> Self {
-        Self { decoder: Decoder::new(DecodeOptions { placeholder: settings.placeholder.clone() }), settings }
+        Self { decoder: Decoder::new(settings.decode.clone()), settings }
     }
 
-    /// `generation` tells records of a topic that was made anew from those of its former life.
-    pub fn read(&mut self, record: Record, generation: i64) -> Item {
-        let entry = self.entry(&record, generation);
-        Item { record, entry }
-    }
-
-    fn entry(&mut self, record: &Record, generation: i64) -> Entry {
+    /// What a record is. `generation` tells records of a topic that was made anew from those of its former life.
+    ///
+    /// # Errors
+    /// The record cannot be read yet; [`super::intake`] knows what to do then.
+    pub(super) fn entry(&mut self, record: &Record, generation: i64) -> Result<Entry, Unready> {
         let settings = Arc::clone(&self.settings);
         let routes = &settings.routes;
         let decoded = match self.decoder.decode(record) {
             Ok(decoded) => decoded,
-            Err(fault) => {
+            Err(unread) => {
+                let fault = Unready::unless_fault(unread)?;
                 let salvaged = self.decoder.salvage(record);
                 let route = select_faulty(routes, record, salvaged.as_ref());
                 let unusable = match route {
                     Some(index) => examine_faulty(&routes[index], record, salvaged.as_ref(), fault),
                     None if settings.park_unrouted => Unusable::unknown(record, fault),
-                    None => return Entry::Skip(SkipReason::NoRoute),
+                    None => return Ok(Entry::Skip(SkipReason::NoRoute)),
                 };
-                return self.faulty(record, generation, route, unusable);
+                return Ok(self.faulty(record, generation, route, unusable));
             }
         };
+        self.routed(record, generation, decoded, &settings)
+    }
+
+    /// The answer to [`Unready::Schema`].
+    pub(super) fn learn(&mut self, id: SchemaId, schema: Result<Arc<WriterSchema>, Fault>) {
+        self.decoder.learn(id, schema);
+    }
+
+    fn routed(
+        &mut self,
+        record: &Record,
+        generation: i64,
+        decoded: Decoded,
+        settings: &ReaderSettings,
+    ) -> Result<Entry, Unready> {
+        let routes = &settings.routes;
         let Some(index) = select(routes, record, &decoded) else {
             let reason = unrouted(&decoded);
             if reason == SkipReason::NoRoute && settings.park_unrouted {
                 let fault = Fault::new("no_route", "no route takes this record");
-                return self.faulty(record, generation, None, Unusable::unknown(record, fault));
+                return Ok(self.faulty(record, generation, None, Unusable::unknown(record, fault)));
             }
-            return Entry::Skip(reason);
+            return Ok(Entry::Skip(reason));
         };
         let route = &routes[index];
         let event = match decoded {
             Decoded::Event(event) => *event,
             Decoded::Tombstone { .. } => match route.tombstone {
-                TombstonePolicy::Skip => return Entry::Skip(SkipReason::Tombstone),
+                TombstonePolicy::Skip => return Ok(Entry::Skip(SkipReason::Tombstone)),
                 TombstonePolicy::Delete => match self.decoder.tombstone_delete(record) {
                     Ok(event) => event,
-                    Err(fault) => {
-                        return self.faulty(record, generation, Some(index), Unusable::unknown(record, fault));
+                    Err(unread) => {
+                        let unusable = Unusable::unknown(record, Unready::unless_fault(unread)?);
+                        return Ok(self.faulty(record, generation, Some(index), unusable));
                     }
                 },
             },
-            Decoded::Skip(reason) => return Entry::Skip(reason),
+            Decoded::Skip(reason) => return Ok(Entry::Skip(reason)),
         };
-        match examine(route, index, record, event) {
+        Ok(match examine(route, index, record, event) {
             Ok(message) => match admit(route, &message.event, message.derived_id, settings.table_effects[index]) {
                 Admission::Apply => {
                     let key = inbox_key(&settings.pipeline, &route.scope, &message.id);
@@ -134,7 +169,7 @@ impl Reader {
                 }
             },
             Err(unusable) => self.faulty(record, generation, Some(index), *unusable),
-        }
+        })
     }
 
     fn faulty(&self, record: &Record, generation: i64, route: Option<usize>, unusable: Unusable) -> Entry {

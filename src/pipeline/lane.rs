@@ -1,5 +1,6 @@
 //! One lane: takes a partition over, reads it in batches, and ends with its assignment.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::{Duration, Instant};
@@ -10,10 +11,12 @@ use tracing::{error, info, warn};
 use super::Shared;
 use super::attempt::Lane;
 use super::batch::{Item, Reader};
-use super::processor::{Halt, Processor};
+use super::intake::{self, Hindrance};
+use super::processor::{Halt, Processor, backoff};
 use super::status::{LaneName, LaneState, Lanes};
 use crate::kafka::{Assigned, PartitionReader};
 use crate::offsets::{LostOffsets, Start, StartFacts, decide_start};
+use crate::record::Record;
 use crate::store::lanes::LaneKey;
 use crate::store::meta::{ADOPTING_EPOCH, FORMER_EPOCHS, STORE_EPOCH};
 use crate::store::{Meaning, StoreError};
@@ -259,20 +262,70 @@ impl Work<'_> {
                 return Halt::Fenced;
             }
             read_last = Instant::now();
-            let mut items: Vec<Item> =
-                fetched.records.into_iter().map(|record| reader.read(record, generation)).collect();
-            self.lanes.update(&self.name, |report| report.in_flight = items.len());
-            let processed = processor.process(&reader, &mut items, batch_next, |done, committed| {
-                next = done;
-                store_epoch.clone_from(&committed.store_epoch);
-                progress.complete(done, &store_epoch);
-                self.lanes.update(&self.name, |report| {
-                    report.next = done;
-                    report.in_flight = report.in_flight.saturating_sub(committed.outcomes.len());
+            let mut waiting = VecDeque::from(fetched.records);
+            loop {
+                let mut items = match self.read(&mut reader, &mut waiting, generation, stop).await {
+                    Some(items) => items,
+                    None => return Halt::Stopped,
+                };
+                let upto = waiting.front().map_or(batch_next, |record| record.position.offset);
+                self.lanes.update(&self.name, |report| report.in_flight = items.len());
+                let processed = processor.process(&reader, &mut items, upto, |done, committed| {
+                    next = done;
+                    store_epoch.clone_from(&committed.store_epoch);
+                    progress.complete(done, &store_epoch);
+                    self.lanes.update(&self.name, |report| {
+                        report.next = done;
+                        report.in_flight = report.in_flight.saturating_sub(committed.outcomes.len());
+                    });
                 });
-            });
-            if let Err(halt) = processed.await {
-                return halt;
+                if let Err(halt) = processed.await {
+                    return halt;
+                }
+                if waiting.is_empty() {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Reads what can be read of the records; waits while that is none of them. None when the lane ends.
+    async fn read(
+        &self,
+        reader: &mut Reader,
+        records: &mut VecDeque<Record>,
+        generation: i64,
+        stop: &tokio_util::sync::CancellationToken,
+    ) -> Option<Vec<Item>> {
+        let mut failures = 0;
+        loop {
+            let hindrance = tokio::select! {
+                () = stop.cancelled() => return None,
+                ready = intake::ready(reader, records, generation) => match ready {
+                    Ok(items) => {
+                        if failures > 0 {
+                            self.lanes.set(&self.name, LaneState::Running);
+                        }
+                        break Some(items);
+                    }
+                    Err(hindrance) => hindrance,
+                },
+            };
+            let (state, wait) = match hindrance {
+                Hindrance::Outage { reason, retry_after } => {
+                    let wait = backoff(failures);
+                    (LaneState::Retrying(reason), retry_after.map_or(wait, |wanted| wanted.max(wait)))
+                }
+                Hindrance::Setup(reason) => (LaneState::Stopped(reason), REFUSED_LOOK),
+            };
+            if failures == 0 {
+                warn!(topic = %self.key.topic, partition = self.key.partition, ?state, "the lane waits for a schema");
+            }
+            failures += 1;
+            self.lanes.set(&self.name, state);
+            tokio::select! {
+                () = stop.cancelled() => return None,
+                () = tokio::time::sleep(wait) => {}
             }
         }
     }

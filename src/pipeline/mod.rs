@@ -2,6 +2,7 @@
 
 pub mod attempt;
 pub mod batch;
+pub mod intake;
 mod judge;
 pub mod lane;
 mod look_up;

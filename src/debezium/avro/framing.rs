@@ -86,7 +86,7 @@ pub fn locate<'a>(record: &Record, part: Part, bytes: &'a [u8], options: Option<
     let eight = eight.map(|id| u64::from_be_bytes(*id));
     let readings = || {
         let eight = eight.map_or_else(|| "too short for one".to_owned(), |id| id.to_string());
-        format!("read as 4 bytes the schema id of the {part} is {four}, read as 8 bytes it is {eight}")
+        format!("read as 4 bytes the schema id of {part} is {four}, read as 8 bytes it is {eight}")
     };
     let narrow = |id: u32| match options.ids {
         IdKind::Confluent => SchemaId::Confluent(id),
@@ -100,7 +100,8 @@ pub fn locate<'a>(record: &Record, part: Part, bytes: &'a [u8], options: Option<
     let fits_four = (1..=MOST_ID).contains(&four);
     let fits_eight = eight.filter(|id| (1..=u64::from(MOST_ID)).contains(id));
     match (options.framing, fits_four, fits_eight) {
-        (Framing::Any | Framing::EightByte, _, Some(id)) if options.ids != IdKind::Confluent => {
+        (Framing::EightByte, _, Some(id)) => Framed::Avro { id: wide(id), body: &bytes[9..] },
+        (Framing::Any, _, Some(id)) if options.ids != IdKind::Confluent => {
             Framed::Avro { id: wide(id), body: &bytes[9..] }
         }
         (Framing::Any | Framing::FourByte, true, _) => Framed::Avro { id: narrow(four), body: &bytes[5..] },

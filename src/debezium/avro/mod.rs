@@ -10,9 +10,11 @@ mod names;
 mod plan;
 mod read;
 mod writer;
+mod writers;
 
 pub use framing::{AvroOptions, Framing, IdKind, Part};
 pub use writer::WriterSchema;
+pub(super) use writers::Writers;
 
 /// Where a registry keeps the schema that a record was written with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

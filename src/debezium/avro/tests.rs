@@ -1,0 +1,378 @@
+use apache_avro::types::Value as Avro;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde_json::json;
+
+use super::framing::{Framed, locate};
+use super::*;
+use crate::debezium::document::{Document, SchemaCache};
+use crate::debezium::envelope::{DecodeOptions, Decoder, Unread};
+use crate::debezium::event::{ChangeEvent, Decoded, Fault};
+use crate::debezium::render;
+use crate::debezium::schema::Kind;
+use crate::debezium::value::Value;
+use crate::record::Record;
+
+fn compile(schema: &serde_json::Value) -> WriterSchema {
+    WriterSchema::compile(&schema.to_string(), &[]).unwrap()
+}
+
+fn encode(schema: &serde_json::Value, value: Avro) -> Vec<u8> {
+    super::names::accept_any();
+    let schema = apache_avro::Schema::parse_str(&schema.to_string()).unwrap();
+    apache_avro::to_avro_datum(&schema, value).unwrap()
+}
+
+/// What the crate read, as the wire values that a record gives here.
+fn wire(value: &Avro) -> Value {
+    match value {
+        Avro::Null => Value::Null,
+        Avro::Boolean(bool) => Value::Bool(*bool),
+        Avro::Int(int) | Avro::Date(int) | Avro::TimeMillis(int) => Value::Int(i64::from(*int)),
+        Avro::Long(long)
+        | Avro::TimeMicros(long)
+        | Avro::TimestampMillis(long)
+        | Avro::TimestampMicros(long)
+        | Avro::LocalTimestampMicros(long) => Value::Int(*long),
+        Avro::Float(float) => Value::Float(format!("{float}").parse().unwrap()),
+        Avro::Double(double) => Value::Float(*double),
+        Avro::Bytes(bytes) | Avro::Fixed(_, bytes) => Value::Bytes(bytes.as_slice().into()),
+        Avro::Decimal(decimal) => Value::Bytes(Vec::<u8>::try_from(decimal).unwrap().into()),
+        Avro::String(text) | Avro::Enum(_, text) => Value::Text(text.into()),
+        Avro::Uuid(uuid) => Value::Text(uuid.to_string().into()),
+        Avro::Union(_, inner) => wire(inner),
+        Avro::Array(items) => Value::Array(items.iter().map(wire).collect()),
+        Avro::Record(fields) => Value::Struct(fields.iter().map(|(name, value)| (name.into(), wire(value))).collect()),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A random schema, and a value of it.
+fn sample(rng: &mut StdRng, depth: usize, names: &mut usize) -> (serde_json::Value, Avro) {
+    let kinds = if depth > 3 { 14 } else { 19 };
+    match rng.random_range(0..kinds) {
+        0 => (json!("null"), Avro::Null),
+        1 => (json!("boolean"), Avro::Boolean(rng.random())),
+        2 => (json!({"type": "int", "connect.type": "int16"}), Avro::Int(rng.random())),
+        3 => (json!("long"), Avro::Long(long(rng))),
+        4 => (json!("float"), Avro::Float(f32::from_bits(rng.random::<u32>() & 0xbfff_ffff))),
+        5 => (json!("double"), Avro::Double(f64::from_bits(rng.random::<u64>() & 0xbfff_ffff_ffff_ffff))),
+        6 => (json!({"type": "bytes", "connect.name": "io.debezium.data.Bits"}), Avro::Bytes(bytes(rng))),
+        7 => (json!("string"), Avro::String(text(rng))),
+        8 => (json!({"type": "int", "logicalType": "date"}), Avro::Date(rng.random())),
+        9 => (json!({"type": "long", "logicalType": "timestamp-micros"}), Avro::TimestampMicros(long(rng))),
+        10 => (json!({"type": "long", "logicalType": "local-timestamp-micros"}), Avro::LocalTimestampMicros(long(rng))),
+        11 => {
+            let unscaled: Vec<u8> = vec![rng.random_range(1..127), rng.random()];
+            let decimal = json!({"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 4});
+            (decimal, Avro::Decimal(unscaled.into()))
+        }
+        12 => {
+            *names += 1;
+            let at: u32 = rng.random_range(0..3);
+            let symbols = ["a", "b-c", "2"];
+            let schema = json!({"type": "enum", "name": format!("E{names}"), "symbols": symbols});
+            (schema, Avro::Enum(at, symbols[at as usize].to_owned()))
+        }
+        13 => {
+            *names += 1;
+            let size = rng.random_range(0..20);
+            let fixed: Vec<u8> = (0..size).map(|_| rng.random()).collect();
+            (json!({"type": "fixed", "name": format!("F{names}"), "size": size}), Avro::Fixed(size, fixed))
+        }
+        14 | 15 => {
+            let (inner, value) = loop {
+                let inner = sample(rng, depth + 1, names);
+                if inner.0 != json!("null") && !inner.0.is_array() {
+                    break inner;
+                }
+            };
+            let null_first = rng.random();
+            let schema = if null_first { json!(["null", inner]) } else { json!([inner, "null"]) };
+            let (at, value) =
+                if rng.random() { (u32::from(!null_first), Avro::Null) } else { (u32::from(null_first), value) };
+            (schema, Avro::Union(at, Box::new(value)))
+        }
+        16 => {
+            let (items, value) = sample(rng, depth + 1, names);
+            let count = rng.random_range(0..4);
+            (json!({"type": "array", "items": items}), Avro::Array(vec![value; count]))
+        }
+        _ => {
+            *names += 1;
+            let name = format!("my-app.shop{names}.R-{names}");
+            let (mut fields, mut values) = (Vec::new(), Vec::new());
+            for at in 0..rng.random_range(0..6) {
+                let (schema, value) = sample(rng, depth + 1, names);
+                fields.push(json!({"name": format!("{at}-field"), "type": schema}));
+                values.push((format!("{at}-field"), value));
+            }
+            (json!({"type": "record", "name": name, "fields": fields}), Avro::Record(values))
+        }
+    }
+}
+
+fn long(rng: &mut StdRng) -> i64 {
+    let bits: i64 = rng.random();
+    bits >> rng.random_range(0..64)
+}
+
+fn bytes(rng: &mut StdRng) -> Vec<u8> {
+    (0..rng.random_range(0..40)).map(|_| rng.random()).collect()
+}
+
+fn text(rng: &mut StdRng) -> String {
+    (0..rng.random_range(0..40)).map(|_| rng.random::<char>()).collect()
+}
+
+#[test]
+fn the_plan_reads_what_the_crate_reads() {
+    let mut rng = StdRng::seed_from_u64(7);
+    for round in 0..3000 {
+        let (schema, value) = sample(&mut rng, 0, &mut 0);
+        let bytes = encode(&schema, value);
+        let parsed = apache_avro::Schema::parse_str(&schema.to_string()).unwrap();
+        let theirs = apache_avro::from_avro_datum(&parsed, &mut bytes.as_slice(), None).unwrap();
+        let ours = compile(&schema).read(&bytes).unwrap();
+        let (ours, theirs) = (render::canonical(&ours.value), render::canonical(&wire(&theirs)));
+        assert_eq!(ours, theirs, "round {round}: {schema}");
+    }
+}
+
+#[test]
+fn no_damage_to_the_bytes_is_more_than_a_fault() {
+    let mut rng = StdRng::seed_from_u64(8);
+    for _ in 0..3000 {
+        let (schema, value) = sample(&mut rng, 0, &mut 0);
+        let mut bytes = encode(&schema, value);
+        let writer = compile(&schema);
+        if !bytes.is_empty() {
+            let at = rng.random_range(0..bytes.len());
+            bytes[at] = rng.random();
+            let _ = writer.read(&bytes);
+            bytes.truncate(at);
+            if let Err(fault) = writer.read(&bytes) {
+                assert_eq!(fault.code, "undecodable");
+            }
+        }
+        bytes.push(0);
+        let _ = writer.read(&bytes);
+    }
+}
+
+#[test]
+fn counts_and_depths_are_bounded_by_the_bytes() {
+    let nulls = compile(&json!({"type": "array", "items": "null"}));
+    // A block of 2^62 nulls.
+    let mut bomb = vec![0x80; 8];
+    bomb.extend([0x80, 0x01, 0x00]);
+    assert_eq!(nulls.read(&bomb).unwrap_err().code, "undecodable");
+    let least = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01, 0, 0];
+    assert_eq!(nulls.read(&least).unwrap_err().code, "undecodable");
+    let list = compile(&json!({"type": "record", "name": "L", "fields": [{"name": "next", "type": ["null", "L"]}]}));
+    assert_eq!(render::json(&list.read(&[2, 2, 0]).unwrap().value), r#"{"next":{"next":{"next":null}}}"#);
+    assert_eq!(list.read(&[2; 10_000]).unwrap_err().code, "undecodable");
+    let endless = compile(&json!({"type": "record", "name": "L", "fields": [{"name": "next", "type": "L"}]}));
+    assert_eq!(endless.read(&[]).unwrap_err().code, "undecodable");
+}
+
+#[test]
+fn a_schema_that_grows_without_bound_is_refused() {
+    let mut texts = vec![json!({"type": "record", "name": "T0", "fields": [{"name": "a", "type": "int"}]}).to_string()];
+    for at in 1..40 {
+        let below = format!("T{}", at - 1);
+        let fields = json!([{"name": "a", "type": below}, {"name": "b", "type": below}]);
+        texts.push(json!({"type": "record", "name": format!("T{at}"), "fields": fields}).to_string());
+    }
+    assert_eq!(WriterSchema::compile("\"T39\"", &texts).unwrap_err().code, "bad_schema");
+    let deep = format!("{}\"int\"{}", "{\"type\":\"array\",\"items\":".repeat(100), "}".repeat(100));
+    assert_eq!(WriterSchema::compile(&deep, &[]).unwrap_err().code, "bad_schema");
+    for text in ["", "{", "17", "\"T9\"", "{\"type\":\"record\",\"name\":\"x\"}", "nothing"] {
+        assert_eq!(WriterSchema::compile(text, &[]).unwrap_err().code, "bad_schema", "{text}");
+    }
+}
+
+#[test]
+fn references_are_resolved_whatever_their_order() {
+    let source = json!({"type": "record", "name": "Source", "namespace": "io.debezium.connector.mysql", "fields":
+        [{"name": "file", "type": "string"}, {"name": "block", "type": ["null", "event.block"]}]});
+    let block =
+        json!({"type": "record", "name": "block", "namespace": "event", "fields": [{"name": "id", "type": "string"}]});
+    let envelope = json!({"type": "record", "name": "Envelope", "namespace": "a.b", "fields": [
+        {"name": "source", "type": "io.debezium.connector.mysql.Source"}, {"name": "transaction", "type": ["null", "event.block"]}]});
+    let mut references = vec![source.to_string(), block.to_string()];
+    for _ in 0..2 {
+        let schema = WriterSchema::compile(&envelope.to_string(), &references).unwrap();
+        assert_eq!(schema.name(), Some("a.b.Envelope"));
+        let document = schema.read(&[2, b'f', 2, 2, b'1', 2, 2, b'2']).unwrap();
+        assert_eq!(
+            render::json(&document.value),
+            r#"{"source":{"file":"f","block":{"id":"1"}},"transaction":{"id":"2"}}"#
+        );
+        references.reverse();
+    }
+    assert_eq!(WriterSchema::compile(&envelope.to_string(), &references[..1]).unwrap_err().code, "bad_schema");
+}
+
+/// Connect's attributes on primitives and inside unions decide what a value means.
+#[test]
+fn a_value_means_what_its_connect_name_says() {
+    let optional = |inner: serde_json::Value| json!(["null", inner]);
+    let decimal = json!({"type": "bytes", "scale": 4, "precision": 20, "connect.version": 1,
+        "connect.parameters": {"scale": "4", "connect.decimal.precision": "20"},
+        "connect.name": "org.apache.kafka.connect.data.Decimal", "logicalType": "decimal"});
+    let timestamp = json!({"type": "long", "connect.name": "org.apache.kafka.connect.data.Timestamp",
+        "logicalType": "timestamp-millis"});
+    let unsigned = json!({"type": "long", "connect.parameters": {"__debezium.source.column.type": "BIGINT UNSIGNED"}});
+    let variable = json!({"type": "record", "name": "VariableScaleDecimal", "namespace": "io.debezium.data", "fields":
+        [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}],
+        "connect.name": "io.debezium.data.VariableScaleDecimal"});
+    let row = json!({"type": "record", "name": "Value", "namespace": "my-app.t", "fields": [
+        {"name": "dec", "type": optional(decimal), "default": null},
+        {"name": "ts", "type": timestamp, "default": "no long"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "big", "type": optional(unsigned)},
+        {"name": "any", "type": optional(variable)},
+        {"name": "id", "type": {"type": "fixed", "name": "U", "size": 16, "logicalType": "uuid"}},
+        {"name": "either", "type": ["null", "string", {"type": "int", "logicalType": "date"}]},
+        {"name": "pairs", "type": {"type": "array", "items": {"type": "record", "name": "MapEntry",
+            "namespace": "io.confluent.connect.avro", "connect.internal.type": "MapEntry", "fields":
+            [{"name": "key", "type": ["null", "string"]}, {"name": "value", "type": "int"}]}}},
+        {"name": "small", "type": "float"},
+    ]});
+    let mut bytes = vec![2, 6, 0xf4, 0xda, 0x68];
+    bytes.extend([1, 0xd0, 0x0f]);
+    bytes.extend([2, 1]);
+    bytes.extend([2, 0x0a, 2, 0x7b]);
+    bytes.extend([0x12; 16]);
+    bytes.extend([4, 2]);
+    bytes.extend([2, 2, 2, b'k', 14, 0]);
+    bytes.extend(0.1f32.to_le_bytes());
+    let record = Record::sample(None, None).with_header("apicurio.value.globalId", 7u64.to_be_bytes());
+    let record = Record { value: Some(bytes), ..record };
+    let event = decode(&record, Framing::Any, IdKind::Global, &[(SchemaId::Global(7), &row)]);
+    assert_eq!(
+        render::row_json(event.after.as_ref().unwrap()),
+        concat!(
+            r#"{"dec":"-73.0520","ts":"1969-12-31T23:59:59.999","at":"1970-01-01T00:00:01Z","#,
+            r#""big":18446744073709551615,"any":"0.00123","id":"12121212-1212-1212-1212-121212121212","#,
+            r#""either":"1970-01-02","pairs":{"k":7},"small":0.1}"#
+        )
+    );
+}
+
+fn decode(record: &Record, framing: Framing, ids: IdKind, schemas: &[(SchemaId, &serde_json::Value)]) -> ChangeEvent {
+    let mut decoder = Decoder::new(DecodeOptions { placeholder: None, avro: Some(AvroOptions { framing, ids }) });
+    loop {
+        match decoder.decode(record) {
+            Ok(Decoded::Event(event)) => return *event,
+            Err(Unread::Schema(id)) => {
+                let known = schemas.iter().find(|(known, _)| *known == id).map(|(_, schema)| schema);
+                let none = || Fault::new("schema_not_found", id.to_string());
+                decoder.learn(id, known.map(|schema| std::sync::Arc::new(compile(schema))).ok_or_else(none));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn the_width_of_an_id_is_seen_and_a_wrong_one_is_named() {
+    let four = [&[0, 0, 0, 0, 13][..], &[2, 6, 97, 98, 99]].concat();
+    let eight = [&[0, 0, 0, 0, 0, 0, 0, 0, 15][..], &[2, 6, 97, 98, 99]].concat();
+    let at = |bytes: &[u8], framing, ids| match locate(
+        &Record::sample(None, None),
+        Part::Value,
+        bytes,
+        Some(AvroOptions { framing, ids }),
+    ) {
+        Framed::Avro { id, body } => Ok((id, body.len())),
+        Framed::Misfit(why) => Err(why),
+        Framed::No => Err(String::new()),
+    };
+    assert_eq!(at(&four, Framing::Any, IdKind::Confluent), Ok((SchemaId::Confluent(13), 5)));
+    assert_eq!(at(&four, Framing::Any, IdKind::Global), Ok((SchemaId::Global(13), 5)));
+    assert_eq!(at(&four, Framing::FourByte, IdKind::Content), Ok((SchemaId::Content(13), 5)));
+    assert_eq!(at(&eight, Framing::Any, IdKind::Global), Ok((SchemaId::Global(15), 5)));
+    assert_eq!(at(&eight, Framing::EightByte, IdKind::Confluent), Ok((SchemaId::Global(15), 5)));
+    assert_eq!(at(&eight, Framing::Any, IdKind::Content), Ok((SchemaId::Content(15), 5)));
+    for (bytes, framing, ids, readings) in [
+        (&four, Framing::EightByte, IdKind::Global, ["13,", "55868547426"]),
+        (&eight, Framing::Any, IdKind::Confluent, ["is 0,", "is 15"]),
+        (&eight, Framing::FourByte, IdKind::Global, ["is 0,", "is 15"]),
+    ] {
+        let why = at(bytes, framing, ids).unwrap_err();
+        assert!(readings.iter().all(|reading| why.contains(reading)), "{why}");
+    }
+    assert_eq!(at(b"{\"a\":1}", Framing::Any, IdKind::Confluent), Err(String::new()));
+    assert_eq!(at(&four, Framing::Header, IdKind::Global), Err(String::new()));
+}
+
+/// Bare values begin with 00 whenever their first field is zero or absent.
+#[test]
+fn an_id_in_a_header_goes_before_what_the_bytes_look_like() {
+    let schema = json!({"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", "string"]},
+        {"name": "b", "type": "int"}, {"name": "c", "type": "int"}, {"name": "d", "type": "int"}, {"name": "e", "type": "int"}]});
+    for (header, id) in
+        [("apicurio.value.globalId", SchemaId::Global(9)), ("apicurio.value.contentId", SchemaId::Content(9))]
+    {
+        let record = Record::sample(None, None).with_header(header, 9u64.to_be_bytes());
+        let record = Record { value: Some(vec![0, 0, 0, 0, 26]), ..record };
+        let event = decode(&record, Framing::Any, IdKind::Global, &[(id, &schema)]);
+        assert_eq!(render::row_json(event.after.as_ref().unwrap()), r#"{"a":null,"b":0,"c":0,"d":0,"e":13}"#);
+    }
+    let short = Record::sample(None, None).with_header("apicurio.value.globalId", vec![0, 0, 0, 9]);
+    let options = Some(AvroOptions { framing: Framing::Any, ids: IdKind::Global });
+    assert!(matches!(locate(&short, Part::Value, &[0], options), Framed::Misfit(_)));
+}
+
+#[test]
+fn without_a_registry_avro_is_a_matter_of_the_configuration() {
+    let avro = Record { value: Some(vec![0, 0, 0, 0, 13, 2, 6]), ..Record::sample(None, None) };
+    assert!(matches!(Decoder::new(DecodeOptions::default()).decode(&avro), Err(Unread::Setup(_))));
+    // The payload of an outbox may be any bytes.
+    let outbox = avro.with_header("id", "m-1");
+    assert!(matches!(Decoder::new(DecodeOptions::default()).decode(&outbox), Err(Unread::Fault(_))));
+}
+
+#[test]
+fn a_key_without_its_schema_spoils_the_derived_id_alone() {
+    let value = json!({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]});
+    let record =
+        Record { key: Some(vec![0, 0, 0, 0, 1, 2]), value: Some(vec![0, 0, 0, 0, 2, 8]), ..Record::sample(None, None) };
+    let event = decode(&record, Framing::Any, IdKind::Confluent, &[(SchemaId::Confluent(2), &value)]);
+    assert_eq!(render::row_json(event.after.as_ref().unwrap()), r#"{"a":4}"#);
+    assert!(event.wire.key_unread);
+    // The next record asks again: the registry may know it by then.
+    let mut decoder = Decoder::new(DecodeOptions {
+        placeholder: None,
+        avro: Some(AvroOptions { framing: Framing::Any, ids: IdKind::Confluent }),
+    });
+    decoder.learn(SchemaId::Confluent(2), Ok(std::sync::Arc::new(compile(&value))));
+    for offset in 0..3 {
+        let mut record = record.clone();
+        record.position.offset = offset;
+        assert_eq!(decoder.decode(&record), Err(Unread::Schema(SchemaId::Confluent(1))));
+        decoder.learn(SchemaId::Confluent(1), Err(Fault::new("schema_not_found", "1")));
+        assert!(decoder.decode(&record).is_ok());
+    }
+}
+
+#[test]
+fn json_and_avro_of_one_row_read_the_same() {
+    let connect = r#"{"type":"struct","fields":[{"type":"int64","optional":false,"field":"id"},{"type":"bytes","optional":true,"name":"org.apache.kafka.connect.data.Decimal","version":1,"parameters":{"scale":"2"},"field":"amount"},{"type":"float","optional":true,"field":"f"}],"optional":false}"#;
+    let json_text = format!("{{\"schema\":{connect},\"payload\":{{\"id\":5,\"amount\":\"/zY=\",\"f\":1.0E10}}}}");
+    let json = Document::json(json_text.as_bytes(), &mut SchemaCache::default()).unwrap();
+    let avro = compile(&json!({"type": "record", "name": "V", "fields": [{"name": "id", "type": "long"},
+        {"name": "amount", "type": ["null", {"type": "bytes", "connect.name": "org.apache.kafka.connect.data.Decimal",
+            "connect.parameters": {"scale": "2"}}]},
+        {"name": "f", "type": ["null", "float"]}]}));
+    let mut bytes = vec![10, 2, 4, 0xff, 0x36, 2];
+    bytes.extend(1.0e10f32.to_le_bytes());
+    let avro = avro.read(&bytes).unwrap();
+    assert_eq!(render::canonical(&json.value), render::canonical(&avro.value));
+    let (Kind::Struct(json), Kind::Struct(avro)) = (&json.schema.unwrap().kind, &avro.schema.unwrap().kind) else {
+        panic!("rows")
+    };
+    assert_eq!(json, avro);
+}
