@@ -20,6 +20,7 @@ pub mod pipeline;
 pub mod receipt;
 pub mod record;
 pub mod record_line;
+pub mod registry;
 pub mod relay;
 pub mod route;
 pub mod store;

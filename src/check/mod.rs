@@ -6,6 +6,7 @@
 
 mod gate;
 mod kafka;
+mod registry;
 mod routes;
 mod span;
 mod store;
@@ -102,13 +103,15 @@ pub fn worst(checks: &[Check]) -> Outcome {
 /// Runs the whole list. The dependencies are asked at the same time, the order of the answers is fixed.
 pub async fn run(subject: Subject<'_>) -> Vec<Check> {
     let config = subject.config;
-    let (kafka, store, gate) = tokio::join!(
+    let (kafka, registry, store, gate) = tokio::join!(
         Box::pin(kafka::checks(config, &subject.connection)),
+        Box::pin(registry::checks(config)),
         Box::pin(store::checks(config, &subject.store)),
         Box::pin(gate::checks(config)),
     );
     let mut checks = configuration(&config.warnings);
     checks.extend(kafka);
+    checks.extend(registry);
     checks.extend(store);
     checks.extend(gate);
     checks.extend(routes::checks(config));

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use super::secret::Secret;
 use crate::effect::spec::EffectSpec;
 use crate::route::{Route, TopicPattern};
+pub use crate::registry::{Flavour, Ids};
 pub use crate::store::dialect::Dialect;
 
 /// `[pipeline]`
@@ -81,9 +82,29 @@ pub struct RegistryOptions {
     /// http or https, without user info and without a slash at its end.
     pub url: String,
     pub flavour: Flavour,
+    /// What Apicurio's ids in front of a value mean; None: what its version does by default.
+    pub ids: Option<Ids>,
+    pub framing: Framing,
     pub auth: RegistryAuth,
     /// PEM; trusted besides the system's authorities.
     pub ca_file: Option<PathBuf>,
+    /// Of one request.
+    pub timeout: Duration,
+}
+
+/// Where the id of a value's schema stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+pub enum Framing {
+    /// In the headers if they have one, else in front of the value.
+    #[default]
+    #[serde(rename = "auto")]
+    Auto,
+    #[serde(rename = "header")]
+    Header,
+    #[serde(rename = "4-byte")]
+    FourByte,
+    #[serde(rename = "8-byte")]
+    EightByte,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,14 +112,6 @@ pub enum RegistryAuth {
     None,
     Basic { username: String, password: Secret },
     Bearer(Secret),
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Flavour {
-    #[default]
-    Confluent,
-    Apicurio,
 }
 
 /// `[store]`
@@ -249,6 +262,28 @@ pub enum Late {
     #[default]
     Park,
     Apply,
+}
+
+impl RegistryOptions {
+    /// For the client: its own defaults for what the file does not say.
+    pub fn client(&self) -> crate::registry::Options {
+        use crate::registry::Auth;
+        let auth = match &self.auth {
+            RegistryAuth::None => Auth::None,
+            RegistryAuth::Basic { username, password } => {
+                Auth::Basic { username: username.clone(), password: password.expose().to_owned() }
+            }
+            RegistryAuth::Bearer(token) => Auth::Bearer(token.expose().to_owned()),
+        };
+        let mut options = crate::registry::Options::at(self.url.clone());
+        options.flavour = self.flavour;
+        options.ids = self.ids;
+        options.auth = auth;
+        options.ca_file.clone_from(&self.ca_file);
+        options.connect_timeout = options.connect_timeout.min(self.timeout);
+        options.timeout = self.timeout;
+        options
+    }
 }
 
 impl StoreOptions {

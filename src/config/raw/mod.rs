@@ -13,7 +13,7 @@ use schemars::generate::SchemaSettings;
 use serde::Deserialize;
 
 pub(super) use self::route::*;
-use super::options::{Flavour, LogFormat, LostOffsets, ReceiptFormat, Unrouted};
+use super::options::{Flavour, Framing, Ids, LogFormat, LostOffsets, ReceiptFormat, Unrouted};
 
 /// The schema for people's editors: to TOML, dotted names are tables.
 pub(super) fn schema_for_editors() -> serde_json::Value {
@@ -157,6 +157,11 @@ pub(super) struct RawRegistry {
     pub url: Option<String>,
     /// "confluent" (default) or "apicurio"
     pub flavour: Option<Flavour>,
+    /// What the ids in front of Apicurio's values mean, "global" or "content"; default "global" for its API 2,
+    /// "content" for 3
+    pub ids: Option<Ids>,
+    /// Where the id of a schema stands: "header", "4-byte" or "8-byte"; default "auto", header or front
+    pub framing: Option<Framing>,
     /// User for basic authentication
     pub username: Option<String>,
     /// Password for basic authentication
@@ -165,6 +170,8 @@ pub(super) struct RawRegistry {
     pub token: Option<String>,
     /// PEM file with the authorities to trust besides the system's
     pub ca_file: Option<String>,
+    /// Limit of one request; default "5s"
+    pub timeout: Option<RawDuration>,
 }
 
 #[derive(Default, Deserialize, JsonSchema)]
