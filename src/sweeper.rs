@@ -14,7 +14,7 @@ use crate::decision::{Outcome, Refusal, RefusalKind};
 use crate::effect::Delivery;
 use crate::pipeline::Shared;
 use crate::pipeline::batch::{Entry, Item, Reader};
-use crate::pipeline::intake::{self, Hindrance};
+use crate::pipeline::intake;
 use crate::pipeline::settle::settle_alone;
 use crate::record_line;
 use crate::store::inbox_entries::Waiting;
@@ -140,9 +140,9 @@ impl Sweeper {
             .map_err(|_| StoreError::Unexpected("a record line is not UTF-8".into()))?;
         let record =
             record_line::read(line).map_err(|error| StoreError::Unexpected(format!("a record line: {error}")))?;
-        match intake::entry(reader, &record, 0).await {
+        match intake::entry(reader, &record, 0, self.shared.registry.as_ref()).await {
             Ok(entry) => Ok(Item { record, entry }),
-            Err(Hindrance::Outage { reason, .. } | Hindrance::Setup(reason)) => Err(StoreError::Unexpected(reason)),
+            Err(hindrance) => Err(StoreError::Unexpected(hindrance.into_reason())),
         }
     }
 }

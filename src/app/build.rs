@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::AppError;
 use super::running::Running;
 use crate::config::{self, Config, GateBackend};
+use crate::debezium::avro::{AvroOptions, Framing, IdKind};
 use crate::debezium::envelope::DecodeOptions;
 use crate::decision::PausePolicy;
 use crate::effect;
@@ -22,6 +23,7 @@ use crate::metrics::Metrics;
 use crate::pipeline::batch::ReaderSettings;
 use crate::pipeline::status::Lanes;
 use crate::pipeline::{Observed, PipelineOptions, RetryPolicy, Shared, Turns};
+use crate::registry::{Flavour, Ids, Registry};
 use crate::route::TopicPattern;
 use crate::store::{Store, StoreError, StoreOptions};
 use crate::supervisor::{Health, PipelineView};
@@ -66,6 +68,31 @@ fn open_gate(config: &Config) -> Result<Arc<dyn Gate>, AppError> {
         }
     })
 }
+
+pub fn open_registry(config: &Config) -> Result<Option<Registry>, AppError> {
+    let registry = config.registry.as_ref().map(|options| Registry::new(&options.client()));
+    registry.transpose().map_err(AppError::Registry)
+}
+
+/// How records are decoded.
+pub fn decode_options(config: &Config) -> DecodeOptions {
+    let avro = config.registry.as_ref().map(|options| AvroOptions {
+        framing: match options.framing {
+            config::Framing::Auto => Framing::Any,
+            config::Framing::Header => Framing::Header,
+            config::Framing::FourByte => Framing::FourByte,
+            config::Framing::EightByte => Framing::EightByte,
+        },
+        ids: match (options.flavour, options.ids) {
+            (Flavour::Confluent, _) => IdKind::Confluent,
+            (Flavour::Apicurio, Some(Ids::Global)) => IdKind::Global,
+            (Flavour::Apicurio, Some(Ids::Content)) => IdKind::Content,
+            (Flavour::Apicurio, None) => IdKind::Open,
+        },
+    });
+    DecodeOptions { placeholder: Some(config.decode.placeholder.clone()), avro }
+}
+
 impl Pipeline {
     /// Prepares a pipeline; nothing is connected yet.
     pub fn new(config: Config, metrics: Metrics) -> Result<Self, AppError> {
@@ -89,7 +116,7 @@ impl Pipeline {
             routes: config.routes.iter().map(|route| route.route.clone()).collect(),
             table_effects: config.routes.iter().map(is_table).collect(),
             park_unrouted: config.pipeline.unrouted == config::Unrouted::Park,
-            decode: DecodeOptions { placeholder: Some(config.decode.placeholder.clone()), avro: None },
+            decode: decode_options(&config),
         };
         let keeps_inbox = |route: &config::RouteConfig| match &route.effect {
             EffectSpec::Table(table) => table.inbox,
@@ -100,6 +127,7 @@ impl Pipeline {
             store: store.clone(),
             gate: open_gate(&config)?,
             reader: Arc::new(reader),
+            registry: open_registry(&config)?,
             effects,
             inbox: config.routes.iter().map(keeps_inbox).collect(),
             options: pipeline_options(&config),

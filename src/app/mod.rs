@@ -16,6 +16,7 @@ pub use self::build::{Pipeline, connection, lookup, open_store};
 use crate::config::Config;
 use crate::http::{self, HttpState};
 use crate::metrics::Metrics;
+use crate::registry::RegistryError;
 use crate::store::{Dialect, StoreError, sqlite_path};
 
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +25,8 @@ pub enum AppError {
     Listen { address: std::net::SocketAddr, source: std::io::Error },
     #[error("gate: {0}")]
     Gate(#[source] redis::RedisError),
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("kafka: {0}")]

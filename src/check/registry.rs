@@ -57,9 +57,11 @@ async fn found_instead(options: &RegistryOptions, error: &RegistryError) -> Opti
 fn refused(error: &RegistryError, instead: Option<Api>) -> Check {
     let detail = error.to_string();
     match (error, instead) {
-        (RegistryError::Unavailable { .. }, _) => {
-            Check::unreachable(NAME, detail, "correct `[registry] url`, or start the registry: records in Avro wait for it")
-        }
+        (RegistryError::Unavailable { .. }, _) => Check::unreachable(
+            NAME,
+            detail,
+            "correct `[registry] url`, or start the registry: records in Avro wait for it",
+        ),
         (RegistryError::Denied { status: 403, .. }, _) => {
             Check::fail(NAME, detail, "give the user of `[registry]` the right to read schemas")
         }
@@ -74,9 +76,8 @@ fn refused(error: &RegistryError, instead: Option<Api>) -> Check {
             let remedy = format!("set `[registry] flavour = \"{flavour}\"`: {api} answers there");
             Check::fail(NAME, detail, remedy)
         }
-        (
-            RegistryError::Misconfigured { .. } | RegistryError::NotFound { .. } | RegistryError::BadSchema(_),
-            None,
-        ) => Check::fail(NAME, detail, "correct `[registry]` url and flavour"),
+        (RegistryError::Misconfigured { .. } | RegistryError::NotFound { .. } | RegistryError::BadSchema(_), None) => {
+            Check::fail(NAME, detail, "correct `[registry]` url and flavour")
+        }
     }
 }

@@ -43,7 +43,7 @@ impl From<AppError> for Failure {
     fn from(error: AppError) -> Self {
         match error {
             AppError::Store(error) => error.into(),
-            AppError::Gate(_) => Self::Usage(error.to_string()),
+            AppError::Gate(_) | AppError::Registry(_) => Self::Usage(error.to_string()),
             AppError::Listen { .. }
             | AppError::Kafka(_)
             | AppError::Group(_)

@@ -12,8 +12,8 @@ use serde::Deserialize;
 
 use super::secret::Secret;
 use crate::effect::spec::EffectSpec;
-use crate::route::{Route, TopicPattern};
 pub use crate::registry::{Flavour, Ids};
+use crate::route::{Route, TopicPattern};
 pub use crate::store::dialect::Dialect;
 
 /// `[pipeline]`

@@ -6,7 +6,7 @@ use compact_str::CompactString;
 use sha2::{Digest, Sha256};
 
 use super::avro::framing::{self, Framed};
-use super::avro::{AvroOptions, Part, SchemaId, WriterSchema, Writers};
+use super::avro::{AvroOptions, Part, SchemaRef, WriterSchema, Writers};
 use super::convert::{self, Strictness};
 use super::document::{Document, SchemaCache};
 use super::event::{ChangeEvent, Decoded, Fault, KeyChange, Operation, Shape};
@@ -32,7 +32,7 @@ pub enum Unread {
     /// It cannot be used.
     Fault(Fault),
     /// Its writer's schema is needed: find it, let the decoder [`Decoder::learn`] it, decode again.
-    Schema(SchemaId),
+    Schema(SchemaRef),
     /// The configuration does not fit the topic; nothing is known to be wrong with the record.
     Setup(String),
 }
@@ -93,19 +93,19 @@ impl Decoder {
     }
 
     /// The answer to [`Unread::Schema`]: the schema, or why there is none, which then is the fault of the record.
-    pub fn learn(&mut self, id: SchemaId, schema: Result<Arc<WriterSchema>, Fault>) {
+    pub fn learn(&mut self, id: SchemaRef, schema: Result<Arc<WriterSchema>, Fault>) {
         self.writers.learn(id, schema);
     }
 
     fn document(&mut self, record: &Record, part: Part, bytes: &[u8]) -> Result<Document, Unread> {
         match framing::locate(record, part, bytes, self.avro) {
             Framed::No => Document::json(bytes, &mut self.schemas).map_err(Unread::Fault),
-            Framed::Avro { id, body } => match self.writers.get(id) {
+            Framed::Avro { schema, body } => match self.writers.get(schema) {
                 Some(Ok(writer)) => writer.read(body).map_err(Unread::Fault),
                 Some(Err(fault)) => Err(Unread::Fault(fault.clone())),
                 None => {
                     self.asking = Some(record.position.clone());
-                    Err(Unread::Schema(id))
+                    Err(Unread::Schema(schema))
                 }
             },
             Framed::Misfit(why) => Err(Unread::Setup(why)),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::debezium::avro::{SchemaId, WriterSchema};
+use crate::debezium::avro::{SchemaRef, WriterSchema};
 use crate::debezium::envelope::{DecodeOptions, Decoder, Unread};
 use crate::debezium::event::{Decoded, Fault, SkipReason};
 use crate::digest;
@@ -53,7 +53,7 @@ impl Faulty {
 /// Why a record cannot be read yet; nothing is known to be wrong with it.
 #[derive(Debug)]
 pub(super) enum Unready {
-    Schema(SchemaId),
+    Schema(SchemaRef),
     Setup(String),
 }
 
@@ -114,7 +114,7 @@ impl Reader {
     }
 
     /// The answer to [`Unready::Schema`].
-    pub(super) fn learn(&mut self, id: SchemaId, schema: Result<Arc<WriterSchema>, Fault>) {
+    pub(super) fn learn(&mut self, id: SchemaRef, schema: Result<Arc<WriterSchema>, Fault>) {
         self.decoder.learn(id, schema);
     }
 

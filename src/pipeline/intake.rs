@@ -5,9 +5,11 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::batch::{Entry, Item, Reader, Unready};
+use crate::debezium::event::Fault;
 use crate::record::Record;
+use crate::registry::{Registry, RegistryError};
 
-/// Why the first of the records cannot be read yet.
+/// Why a record cannot be read yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hindrance {
     /// It will pass.
@@ -16,15 +18,24 @@ pub enum Hindrance {
     Setup(String),
 }
 
+impl Hindrance {
+    pub fn into_reason(self) -> String {
+        match self {
+            Self::Outage { reason, .. } | Self::Setup(reason) => reason,
+        }
+    }
+}
+
 /// Reads records from the front until one has to wait. An error says why the first of them has to.
 pub async fn ready(
     reader: &mut Reader,
     records: &mut VecDeque<Record>,
     generation: i64,
+    registry: Option<&Registry>,
 ) -> Result<Vec<Item>, Hindrance> {
     let mut items = Vec::with_capacity(records.len());
     while let Some(record) = records.front() {
-        match entry(reader, record, generation).await {
+        match entry(reader, record, generation, registry).await {
             Ok(entry) => items.extend(records.pop_front().map(|record| Item { record, entry })),
             Err(hindrance) if items.is_empty() => return Err(hindrance),
             // What stands before it need not wait.
@@ -35,14 +46,33 @@ pub async fn ready(
 }
 
 /// What one record is.
-pub async fn entry(reader: &mut Reader, record: &Record, generation: i64) -> Result<Entry, Hindrance> {
+pub async fn entry(
+    reader: &mut Reader,
+    record: &Record,
+    generation: i64,
+    registry: Option<&Registry>,
+) -> Result<Entry, Hindrance> {
     loop {
-        match reader.entry(record, generation) {
+        let schema = match reader.entry(record, generation) {
             Ok(entry) => return Ok(entry),
             Err(Unready::Setup(why)) => return Err(Hindrance::Setup(why)),
-            Err(Unready::Schema(id)) => {
-                return Err(Hindrance::Setup(format!("{id} is needed and there is no registry")));
+            Err(Unready::Schema(schema)) => schema,
+        };
+        let Some(registry) = registry else {
+            return Err(Hindrance::Setup(format!("{schema} is needed: set `url` in [registry]")));
+        };
+        let answer = match registry.schema_of(schema, &record.position.topic).await {
+            Ok(writer) => Ok(writer),
+            // The registry is well, the record is not.
+            Err(error @ RegistryError::NotFound { .. }) => Err(Fault::new("schema_not_found", error.to_string())),
+            Err(RegistryError::BadSchema(fault)) => Err(fault),
+            Err(error @ RegistryError::Unavailable { .. }) => {
+                return Err(Hindrance::Outage { retry_after: error.retry_after(), reason: error.to_string() });
             }
-        }
+            Err(error @ (RegistryError::Denied { .. } | RegistryError::Misconfigured { .. })) => {
+                return Err(Hindrance::Setup(error.to_string()));
+            }
+        };
+        reader.learn(schema, answer);
     }
 }

@@ -301,7 +301,7 @@ impl Work<'_> {
         loop {
             let hindrance = tokio::select! {
                 () = stop.cancelled() => return None,
-                ready = intake::ready(reader, records, generation) => match ready {
+                ready = intake::ready(reader, records, generation, self.shared.registry.as_ref()) => match ready {
                     Ok(items) => {
                         if failures > 0 {
                             self.lanes.set(&self.name, LaneState::Running);

@@ -23,6 +23,7 @@ use crate::effect::Effect;
 use crate::gate::Gate;
 use crate::metrics::Metrics;
 use crate::record::RecordPosition;
+use crate::registry::Registry;
 use crate::store::Store;
 
 use batch::ReaderSettings;
@@ -34,6 +35,8 @@ pub struct Shared {
     pub store: Store,
     pub gate: Arc<dyn Gate>,
     pub reader: Arc<ReaderSettings>,
+    /// Writers' schemas; only for Avro.
+    pub registry: Option<Registry>,
     /// By route.
     pub effects: Vec<Arc<dyn Effect>>,
     /// By route: false gives up the dedup row and the receipts.

@@ -134,7 +134,8 @@ impl Base {
 
     pub fn place(&self) -> Place {
         let path_at = self.0.find("://").map_or(0, |at| at + 3);
-        let Some(at) = self.0[path_at..].find("/apis/").or_else(|| self.0[path_at..].strip_suffix("/apis").map(str::len))
+        let Some(at) =
+            self.0[path_at..].find("/apis/").or_else(|| self.0[path_at..].strip_suffix("/apis").map(str::len))
         else {
             return Place { api: None, prefix: None };
         };
@@ -248,7 +249,10 @@ mod tests {
         let at = |api: Api, base: &Base, node: &Node| (api.text_of(base, node).unwrap(), api.references_of(base, node));
         let global = Node::Id(SchemaId::Global(9));
         assert_eq!(at(Api::ApicurioV2, &v2, &global).0, "http://h/apis/registry/v2/ids/globalIds/9?dereference=false");
-        assert_eq!(at(Api::ApicurioV3, &v3, &global).0, "http://h/apis/registry/v3/ids/globalIds/9?references=PRESERVE");
+        assert_eq!(
+            at(Api::ApicurioV3, &v3, &global).0,
+            "http://h/apis/registry/v3/ids/globalIds/9?references=PRESERVE"
+        );
         let content = at(Api::ApicurioV3, &v3, &Node::Id(SchemaId::Content(9)));
         assert_eq!(content.0, "http://h/apis/registry/v3/ids/contentIds/9");
         assert_eq!(content.1.unwrap(), "http://h/apis/registry/v3/ids/contentIds/9/references");

@@ -162,7 +162,8 @@ pub(super) fn refusal(api: Api, answer: &Answer<'_>, now: Timestamp) -> Refusal 
 fn not_found(api: Api, body: &[u8]) -> Refusal {
     let Ok(error) = serde_json::from_slice::<ErrorBody>(body) else {
         return Refusal::Misconfigured(
-            "status 404, but not as a registry says it: a proxy answers, or `[registry] url` has a wrong path".to_owned(),
+            "status 404, but not as a registry says it: a proxy answers, or `[registry] url` has a wrong path"
+                .to_owned(),
         );
     };
     let thing = |name: &str| name.ends_with("NotFoundException") && name != "NotFoundException";

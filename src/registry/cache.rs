@@ -39,11 +39,8 @@ pub(super) enum Found {
 impl Cache {
     pub fn new(capacity: usize, remember: Duration) -> Self {
         let capacity = NonZeroUsize::new(capacity).unwrap_or(NonZeroUsize::MIN);
-        let state = State {
-            schemas: LruCache::new(capacity),
-            missing: LruCache::new(capacity),
-            flights: HashMap::new(),
-        };
+        let state =
+            State { schemas: LruCache::new(capacity), missing: LruCache::new(capacity), flights: HashMap::new() };
         Self { state: Mutex::new(state), remember }
     }
 

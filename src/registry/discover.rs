@@ -76,7 +76,9 @@ impl Registry {
         let prefix = place.prefix.unwrap_or_else(|| base.clone());
         let (confluent, native) = match place.api {
             Some(Api::Confluent) => (base, Some(Native::below(prefix))),
-            Some(api @ (Api::ApicurioV2 | Api::ApicurioV3)) => (prefix.confluent(), Some(Native::known(&prefix, Some(api)))),
+            Some(api @ (Api::ApicurioV2 | Api::ApicurioV3)) => {
+                (prefix.confluent(), Some(Native::known(&prefix, Some(api))))
+            }
             None => match native_at(&prefix, &http).await? {
                 Probed::Is((api, _)) => (prefix.confluent(), Some(Native::known(&prefix, Some(api)))),
                 Probed::IsNot(before) => match confluent_at(&base, &http).await? {

@@ -72,10 +72,7 @@ impl Way<'_> {
                 }
             }
             if seen.len() > MOST_TEXTS || bytes > MOST_BYTES {
-                return Err(bad(format!(
-                    "{what} refers to more than {MOST_TEXTS} texts or {} MiB",
-                    MOST_BYTES >> 20
-                )));
+                return Err(bad(format!("{what} refers to more than {MOST_TEXTS} texts or {} MiB", MOST_BYTES >> 20)));
             }
             // One text under two names defines its types once.
             if !texts.contains(&text.schema) {
@@ -96,8 +93,7 @@ impl Way<'_> {
             return confluent_text(&body.bytes).map_err(|why| self.unusable(node, why));
         };
         avro(body.kind.as_deref()).map_err(|why| self.unusable(node, why))?;
-        let schema =
-            apicurio_text(body.content_type.as_deref(), body.bytes).map_err(|why| self.unusable(node, why))?;
+        let schema = apicurio_text(body.content_type.as_deref(), body.bytes).map_err(|why| self.unusable(node, why))?;
         let body = self.get(&list, node, root, patience).await?;
         let references = apicurio_references(&body.bytes).map_err(|why| self.unusable(node, why))?;
         Ok(Text { schema, references })

@@ -111,8 +111,7 @@ impl Http {
         // The status alone says most of it, so that a body that does not come takes nothing away.
         let body = self.read(&mut response, MOST_REFUSAL_BYTES).await.unwrap_or_default().unwrap_or_default();
         let header = |name: HeaderName| response.headers().get(name)?.to_str().ok();
-        let answer =
-            Answer { status, location: header(LOCATION), retry_after: header(RETRY_AFTER), body: &body };
+        let answer = Answer { status, location: header(LOCATION), retry_after: header(RETRY_AFTER), body: &body };
         Err(match answer::refusal(api, &answer, Timestamp::now()) {
             Refusal::Missing => Failed::Missing,
             Refusal::Denied => Failed::Other(RegistryError::Denied { address: self.address.clone(), status }),

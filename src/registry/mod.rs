@@ -17,7 +17,7 @@ mod options;
 
 use std::sync::Arc;
 
-use crate::debezium::avro::{SchemaId, WriterSchema};
+use crate::debezium::avro::{SchemaId, SchemaRef, Width, WriterSchema};
 use crate::debezium::event::Fault;
 
 pub use self::address::Api;
@@ -55,13 +55,6 @@ enum Meaning {
     Apicurio(Option<Ids>),
     /// Nobody said: whatever the registry can resolve.
     Open,
-}
-
-/// The width of an id in front of a value, after the byte 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Width {
-    Four,
-    Eight,
 }
 
 impl Registry {
@@ -141,12 +134,42 @@ impl Registry {
         }
     }
 
+    /// The schema that a record of this topic names.
+    ///
+    /// # Errors
+    /// As for [`Registry::writer_schema`]; `NotFound` if the number means nothing here.
+    pub async fn schema_of(&self, schema: SchemaRef, topic: &str) -> Result<Arc<WriterSchema>, RegistryError> {
+        let (number, width) = match schema {
+            SchemaRef::Id(id) => return self.writer_schema(id).await,
+            SchemaRef::Number { number, width } => (number, width),
+        };
+        let mut candidates = self.candidates(number, width).await?.into_iter();
+        let Some(first) = candidates.next() else {
+            let what = format!("a schema {number} of {width:?} bytes");
+            return Err(RegistryError::NotFound { what, address: self.0.address.clone(), tries: 0 });
+        };
+        let mut answer = self.writer_schema(first).await;
+        for other in candidates {
+            match &answer {
+                Ok(schema) if schema.is_of(topic) => break,
+                Ok(_) | Err(RegistryError::NotFound { .. } | RegistryError::BadSchema(_)) => {}
+                Err(_) => break,
+            }
+            // The likelier one stays unless the other's name is the topic's.
+            match self.writer_schema(other).await {
+                Ok(schema) if answer.is_err() || schema.is_of(topic) => answer = Ok(schema),
+                _ => {}
+            }
+        }
+        answer
+    }
+
     /// What the number in front of a value may mean here, the likeliest first. There is more than one only where the
     /// registry's kind was found out and not set; none where this registry has no ids of that width.
     ///
     /// # Errors
     /// As for [`Registry::api`].
-    pub async fn candidates(&self, number: u64, width: Width) -> Result<Vec<SchemaId>, RegistryError> {
+    async fn candidates(&self, number: u64, width: Width) -> Result<Vec<SchemaId>, RegistryError> {
         let confluent = u32::try_from(number).ok().map(SchemaId::Confluent);
         let own = |ids: Ids| match ids {
             Ids::Global => SchemaId::Global(number),
@@ -176,7 +199,11 @@ impl Inner {
     /// Asks the registry, whatever is in memory.
     async fn ask(&self, id: SchemaId) -> Result<Arc<WriterSchema>, RegistryError> {
         if let Some(why) = impossible(id) {
-            return Err(RegistryError::NotFound { what: format!("{id} ({why})"), address: self.address.clone(), tries: 0 });
+            return Err(RegistryError::NotFound {
+                what: format!("{id} ({why})"),
+                address: self.address.clone(),
+                tries: 0,
+            });
         }
         let (api, base) = self.way_to(id).await?;
         let way = Way { http: &self.http, api, base: &base };
@@ -229,7 +256,9 @@ fn impossible(id: SchemaId) -> Option<&'static str> {
         SchemaId::Confluent(0) => Some(WIDTH),
         SchemaId::Confluent(id) if i32::try_from(id).is_err() => Some(WIDTH),
         SchemaId::Global(0) | SchemaId::Content(0) => Some("registries count from 1"),
-        SchemaId::Global(id) | SchemaId::Content(id) if i64::try_from(id).is_err() => Some("registries count in 63 bits"),
+        SchemaId::Global(id) | SchemaId::Content(id) if i64::try_from(id).is_err() => {
+            Some("registries count in 63 bits")
+        }
         SchemaId::Confluent(_) | SchemaId::Global(_) | SchemaId::Content(_) => None,
     }
 }

@@ -32,7 +32,10 @@ impl Check<'_> {
         let framing = raw.framing.unwrap_or_default();
         if flavour == Flavour::Confluent {
             if raw.ids.is_some() {
-                self.fault("registry.ids", "is about Apicurio's ids: set registry.flavour = \"apicurio\", or leave it out");
+                self.fault(
+                    "registry.ids",
+                    "is about Apicurio's ids: set registry.flavour = \"apicurio\", or leave it out",
+                );
             }
             if framing == Framing::EightByte {
                 self.fault("registry.framing", "only Apicurio has 8-byte ids: set registry.flavour = \"apicurio\"");

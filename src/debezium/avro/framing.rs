@@ -10,7 +10,7 @@
 //! Ids are big-endian and begin at 1, so a 4-byte id of 0 is the upper half of an 8-byte one, and an 8-byte id
 //! beyond 2^32 is a 4-byte one with the record's first bytes behind it.
 
-use super::SchemaId;
+use super::{SchemaId, SchemaRef, Width};
 use crate::record::Record;
 
 /// How the records of a pipeline's topics name their schemas.
@@ -37,6 +37,8 @@ pub enum IdKind {
     Confluent,
     Global,
     Content,
+    /// The registry finds out.
+    Open,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +53,7 @@ pub enum Framed<'a> {
     /// No sign of Avro.
     No,
     Avro {
-        id: SchemaId,
+        schema: SchemaRef,
         body: &'a [u8],
     },
     /// Avro, but the configuration does not fit it: nothing is wrong with the record.
@@ -65,12 +67,12 @@ pub fn locate<'a>(record: &Record, part: Part, bytes: &'a [u8], options: Option<
     };
     match (header_id(record, part), options.framing) {
         (Some(Err(why)), _) => return Framed::Misfit(why),
-        (Some(Ok(id)), Framing::Any | Framing::Header) if options.ids != IdKind::Confluent => {
-            return Framed::Avro { id, body: bytes };
+        (Some(Ok(id)), Framing::Any | Framing::Header) => {
+            return Framed::Avro { schema: SchemaRef::Id(id), body: bytes };
         }
-        (Some(Ok(id)), Framing::Any | Framing::Header | Framing::FourByte | Framing::EightByte) => {
+        (Some(Ok(id)), Framing::FourByte | Framing::EightByte) => {
             return Framed::Misfit(format!(
-                "{part} carries Apicurio's id in a header ({id}); set `flavour = \"apicurio\"` and `framing = \"auto\"` in [registry]"
+                "{part} carries Apicurio's id in a header ({id}); set `framing = \"auto\"` in [registry]"
             ));
         }
         (None, Framing::Header) => return Framed::No,
@@ -88,23 +90,23 @@ pub fn locate<'a>(record: &Record, part: Part, bytes: &'a [u8], options: Option<
         let eight = eight.map_or_else(|| "too short for one".to_owned(), |id| id.to_string());
         format!("read as 4 bytes the schema id of {part} is {four}, read as 8 bytes it is {eight}")
     };
-    let narrow = |id: u32| match options.ids {
-        IdKind::Confluent => SchemaId::Confluent(id),
-        IdKind::Global => SchemaId::Global(u64::from(id)),
-        IdKind::Content => SchemaId::Content(u64::from(id)),
+    let at = |number: u64, width: Width| match (options.ids, width) {
+        (IdKind::Confluent, Width::Four) => u32::try_from(number).ok().map(SchemaId::Confluent),
+        (IdKind::Global, _) | (IdKind::Confluent, Width::Eight) => Some(SchemaId::Global(number)),
+        (IdKind::Content, _) => Some(SchemaId::Content(number)),
+        (IdKind::Open, _) => None,
     };
-    let wide = |id: u64| match options.ids {
-        IdKind::Content => SchemaId::Content(id),
-        IdKind::Confluent | IdKind::Global => SchemaId::Global(id),
-    };
+    let at = |number: u64, width: Width| at(number, width).map_or(SchemaRef::Number { number, width }, SchemaRef::Id);
     let fits_four = (1..=MOST_ID).contains(&four);
     let fits_eight = eight.filter(|id| (1..=u64::from(MOST_ID)).contains(id));
     match (options.framing, fits_four, fits_eight) {
-        (Framing::EightByte, _, Some(id)) => Framed::Avro { id: wide(id), body: &bytes[9..] },
+        (Framing::EightByte, _, Some(id)) => Framed::Avro { schema: at(id, Width::Eight), body: &bytes[9..] },
         (Framing::Any, _, Some(id)) if options.ids != IdKind::Confluent => {
-            Framed::Avro { id: wide(id), body: &bytes[9..] }
+            Framed::Avro { schema: at(id, Width::Eight), body: &bytes[9..] }
         }
-        (Framing::Any | Framing::FourByte, true, _) => Framed::Avro { id: narrow(four), body: &bytes[5..] },
+        (Framing::Any | Framing::FourByte, true, _) => {
+            Framed::Avro { schema: at(u64::from(four), Width::Four), body: &bytes[5..] }
+        }
         (Framing::EightByte, _, _) => Framed::Misfit(format!(
             "{}: looks like 4-byte ids, set `framing = \"4-byte\"` in [registry], or `flavour = \"confluent\"`",
             readings()

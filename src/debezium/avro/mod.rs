@@ -27,6 +27,33 @@ pub enum SchemaId {
     Content(u64),
 }
 
+/// What a record says of its schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SchemaRef {
+    Id(SchemaId),
+    /// A number in front of the bytes; what it counts is the registry's matter.
+    Number {
+        number: u64,
+        width: Width,
+    },
+}
+
+/// The width of an id in front of a value, after the byte 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Width {
+    Four,
+    Eight,
+}
+
+impl std::fmt::Display for SchemaRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Id(id) => id.fmt(f),
+            Self::Number { number, .. } => write!(f, "schema {number}"),
+        }
+    }
+}
+
 impl std::fmt::Display for SchemaId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -59,6 +59,14 @@ impl WriterSchema {
         self.name.as_deref()
     }
 
+    /// Whether its name is the one that Debezium gives the schemas of this topic: `TOPIC.Envelope`, `.Key`, `.Value`.
+    pub fn is_of(&self, topic: &str) -> bool {
+        // Characters that Avro does not allow may have been replaced.
+        let same = |(a, b): (char, char)| a == b || b == '_' && !a.is_ascii_alphanumeric();
+        let space = self.name().and_then(|name| name.rsplit_once('.')).map_or("", |(space, _)| space);
+        space.len() == topic.len() && topic.chars().zip(space.chars()).all(same)
+    }
+
     /// Reads a value that takes all the bytes.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{SchemaId, WriterSchema};
+use super::{SchemaRef, WriterSchema};
 use crate::debezium::event::Fault;
 
 /// More schemas than this in one lane's topics is unusual; the registry's client has them still.
@@ -11,15 +11,15 @@ const MOST: usize = 1024;
 
 #[derive(Clone, Debug, Default)]
 pub(in crate::debezium) struct Writers {
-    known: HashMap<SchemaId, Arc<WriterSchema>>,
+    known: HashMap<SchemaRef, Arc<WriterSchema>>,
     /// Those that the record at hand needs and nobody has. Forgotten with it: the registry may learn them.
-    missing: Vec<(SchemaId, Fault)>,
+    missing: Vec<(SchemaRef, Fault)>,
     /// The last one that was read by: most records follow one of their kind.
-    last: Option<(SchemaId, Arc<WriterSchema>)>,
+    last: Option<(SchemaRef, Arc<WriterSchema>)>,
 }
 
 impl Writers {
-    pub fn learn(&mut self, id: SchemaId, schema: Result<Arc<WriterSchema>, Fault>) {
+    pub fn learn(&mut self, id: SchemaRef, schema: Result<Arc<WriterSchema>, Fault>) {
         match schema {
             Ok(schema) => {
                 if self.known.len() >= MOST {
@@ -40,7 +40,7 @@ impl Writers {
     }
 
     /// The schema, or why there is none. `None` for one that was not asked for yet.
-    pub fn get(&mut self, id: SchemaId) -> Option<Result<&WriterSchema, &Fault>> {
+    pub fn get(&mut self, id: SchemaRef) -> Option<Result<&WriterSchema, &Fault>> {
         if self.last.as_ref().is_none_or(|(last, _)| *last != id) {
             match self.known.get(&id) {
                 Some(schema) => self.last = Some((id, Arc::clone(schema))),
