@@ -116,7 +116,7 @@ fn a_registry_that_cannot_be_meant() {
         ("url = \"http://r\"\nids = \"global\"", "registry.ids: is about Apicurio's ids"),
         ("url = \"http://r\"\nflavour = \"apicurio\"\nids = \"both\"", "write global or content"),
         ("url = \"http://r\"\nframing = \"8-byte\"", "registry.framing: only Apicurio has 8-byte ids"),
-        ("url = \"http://r\"\nframing = \"5-byte\"", "write auto, header, 4-byte or 8-byte"),
+        ("url = \"http://r\"\nframing = \"5-byte\"", "registry.framing: `5-byte` is unknown"),
         ("url = \"http://r\"\ntimeout = \"5\"", "registry.timeout: `5` is no duration"),
         ("url = \"http://r\"\ntoken = \"hunter2 \u{fc}\"", "registry.token: has characters that no header"),
         ("url = \"http://r\"\nusername = \"hunter2:x\"", "registry.username: has a colon"),
