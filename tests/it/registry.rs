@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use countersign::debezium::avro::SchemaId::{self, Confluent, Content, Global};
-use countersign::registry::{Api, Auth, Flavour, Ids, Missing, Options, Registry, RegistryError, Width};
+use countersign::debezium::avro::{SchemaRef, Width};
+use countersign::registry::{Api, Auth, Flavour, Ids, Missing, Options, Registry, RegistryError};
 
 use crate::registry_server::{Kind, RegistryServer, Trouble};
 
@@ -30,6 +31,10 @@ fn client(server: &RegistryServer) -> Registry {
 fn apicurio(server: &RegistryServer) -> Registry {
     let options = Options { flavour: Flavour::Apicurio, ..options(&server.url) };
     Registry::new(&options).unwrap()
+}
+
+fn number(number: u64, width: Width) -> SchemaRef {
+    SchemaRef::Number { number, width }
 }
 
 async fn error(registry: &Registry, id: SchemaId) -> RegistryError {
@@ -536,15 +541,12 @@ async fn what_stands_at_an_address_is_found_out() {
         let registry = Registry::discover(&options(&format!("{}{path}", server.url))).await.unwrap();
         assert_eq!(registry.api().await.unwrap(), api, "{path}");
         registry.writer_schema(Confluent(5)).await.unwrap();
-        let four = registry.candidates(5, Width::Four).await.unwrap();
-        let eight = registry.candidates(6, Width::Eight).await.unwrap();
+        registry.schema_of(number(5, Width::Four), "t").await.unwrap();
+        let wide = registry.schema_of(number(6, Width::Eight), "t").await;
         match api {
-            Api::Confluent => assert_eq!((four, eight), (vec![Confluent(5)], Vec::new())),
-            Api::ApicurioV2 => {
-                assert_eq!(four, [Confluent(5), Global(5), Content(5)]);
-                assert_eq!(eight, [Global(6), Content(6)]);
-            }
-            Api::ApicurioV3 => assert_eq!(eight, [Content(6), Global(6)]),
+            Api::Confluent => assert!(matches!(wide, Err(RegistryError::NotFound { .. })), "{wide:?}"),
+            // A global id that is no content id: found whichever is tried first.
+            Api::ApicurioV2 | Api::ApicurioV3 => assert!(wide.is_ok(), "{wide:?}"),
         }
         if api != Api::Confluent {
             registry.writer_schema(Global(6)).await.unwrap();
@@ -564,31 +566,48 @@ async fn what_stands_at_an_address_is_found_out() {
 
 #[tokio::test]
 async fn what_an_id_in_front_means_is_set_or_follows_the_version() {
-    let (two, three) = (RegistryServer::start(Kind::Apicurio2).await, RegistryServer::start(Kind::Apicurio3).await);
-    for (server, ids, wanted) in [
-        (&two, None, Global(7)),
-        (&three, None, Content(7)),
-        (&two, Some(Ids::Content), Content(7)),
-        (&three, Some(Ids::Global), Global(7)),
+    for (kind, ids, path) in [
+        (Kind::Apicurio2, None, "/v2/ids/globalIds/7?"),
+        (Kind::Apicurio3, None, "/v3/ids/contentIds/7"),
+        (Kind::Apicurio2, Some(Ids::Content), "/v2/ids/contentIds/7"),
+        (Kind::Apicurio3, Some(Ids::Global), "/v3/ids/globalIds/7?"),
     ] {
+        let server = RegistryServer::start(kind).await;
+        server.schema(7, INT).global(7, 7);
         let options = Options { flavour: Flavour::Apicurio, ids, ..options(&server.url) };
-        let registry = Registry::new(&options).unwrap();
         for width in [Width::Four, Width::Eight] {
-            assert_eq!(registry.candidates(7, width).await.unwrap(), [wanted]);
+            server.forget_requests();
+            Registry::new(&options).unwrap().schema_of(number(7, width), "t").await.unwrap();
+            assert_eq!(server.count(path), 1, "{kind:?} {ids:?} {:?}", server.asked());
+            assert_eq!(server.count("Ids/"), 2, "the text and its references: {:?}", server.asked());
         }
     }
-    let confluent = Registry::new(&options("http://127.0.0.1:1")).unwrap();
-    assert_eq!(confluent.candidates(7, Width::Four).await.unwrap(), [Confluent(7)]);
-    assert_eq!(confluent.candidates(7, Width::Eight).await.unwrap(), []);
+    let server = RegistryServer::start(Kind::Confluent).await;
+    server.schema(7, INT);
+    client(&server).schema_of(number(7, Width::Four), "t").await.unwrap();
+    assert_eq!(server.count("/schemas/ids/7"), 1);
     // A version that is not known yet is an outage like any other, and found out later.
     let mut away = RegistryServer::start(Kind::Apicurio3).await;
     away.schema(7, INT);
     let registry = apicurio(&away);
     away.stop().await;
-    assert!(matches!(registry.candidates(7, Width::Eight).await, Err(RegistryError::Unavailable { .. })));
+    let hindered = registry.schema_of(number(7, Width::Eight), "t").await;
+    assert!(matches!(hindered, Err(RegistryError::Unavailable { .. })), "{hindered:?}");
     away.resume().await;
-    assert_eq!(registry.candidates(7, Width::Eight).await.unwrap(), [Content(7)]);
-    registry.writer_schema(Content(7)).await.unwrap();
+    registry.schema_of(number(7, Width::Eight), "t").await.unwrap();
+    assert_eq!(away.count("/v3/ids/contentIds/7"), 2);
+}
+
+/// Where a number may be two things, the one that could not be looked at may be the right one.
+#[tokio::test]
+async fn a_reading_that_could_not_be_tried_is_no_missing_schema() {
+    let server = RegistryServer::start(Kind::Apicurio2).await;
+    server.global(6, 5).schema(5, INT);
+    let registry = Registry::discover(&options(&server.url)).await.unwrap();
+    let tries = MISSING.tries as usize;
+    server.script(std::iter::repeat_n(Trouble::Missing, tries).chain([Trouble::Status(503)]));
+    let hindered = registry.schema_of(number(6, Width::Eight), "t").await;
+    assert!(matches!(hindered, Err(RegistryError::Unavailable { .. })), "{hindered:?}");
 }
 
 #[tokio::test]
