@@ -220,13 +220,15 @@ fn innermost(error: &reqwest::Error) -> String {
 fn is_untrusted(error: &reqwest::Error) -> bool {
     let mut cause = error.source();
     while let Some(error) = cause {
-        // An io::Error hands out its inner error's source, not the inner error.
-        let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        let tls = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        if matches!(tls, Some(rustls::Error::InvalidCertificate(_))) {
+        if let Some(rustls::Error::InvalidCertificate(_)) = error.downcast_ref() {
             return true;
         }
-        cause = error.source();
+        // An io::Error hands out its inner error's source, not the inner error.
+        let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        cause = match inner {
+            Some(inner) => Some(inner),
+            None => error.source(),
+        };
     }
     false
 }

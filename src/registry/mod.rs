@@ -158,7 +158,9 @@ impl Registry {
             // The likelier one stays unless the other's name is the topic's.
             match self.writer_schema(other).await {
                 Ok(schema) if answer.is_err() || schema.is_of(topic) => answer = Ok(schema),
-                _ => {}
+                Ok(_) | Err(RegistryError::NotFound { .. } | RegistryError::BadSchema(_)) => {}
+                // Not every reading could be tried: nothing is known about the record.
+                Err(away) => return Err(away),
             }
         }
         answer

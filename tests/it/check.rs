@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::database::Engine;
+use crate::registry_server::{Kind, RegistryServer};
 use crate::world::{World, everywhere, on};
 
 const TABLES: &str = "CREATE TABLE ledger (order_id VARCHAR(40) NOT NULL, amount DECIMAL(12,2) NOT NULL); \
@@ -268,5 +269,44 @@ fn looking_at_a_file_does_not_make_it() {
         assert_eq!(checked.exit, 1, "{}", checked.printed);
         checked.says("store", "fail", "there is no file");
         assert!(!path.exists());
+    });
+}
+
+/// One line about the registry: what answers there, or what is wrong and what to do.
+#[test]
+fn the_registry_is_asked_as_a_record_would_ask_it() {
+    on(&[Engine::Sqlite], |world| async move {
+        world.db.run(TABLES).await;
+        let with = |url: &str, rest: &str| {
+            check(&world, &config(&world, &format!("[registry]\nurl = \"{url}\"\n{rest}\n{ROUTES}")), true)
+        };
+        let mut confluent = RegistryServer::start(Kind::Confluent).await;
+        let apicurio = RegistryServer::start(Kind::Apicurio2).await;
+        let fine = with(&confluent.url, "");
+        assert_eq!(fine.exit, 0, "{}", fine.printed);
+        fine.says("registry", "ok", "Confluent's API answers at http://127.0.0.1");
+        with(&apicurio.url, "flavour = \"apicurio\"").says("registry", "ok", "(apicurio 2.6.13.Final)");
+        // Each is asked as the other; both are named.
+        let swapped = with(&apicurio.url, "");
+        assert_eq!(swapped.exit, 1, "{}", swapped.printed);
+        swapped.says("registry", "fail", "does not serve as a registry");
+        assert!(
+            swapped.printed.contains("flavour = \\\"apicurio\\\"`: Apicurio's API version 2"),
+            "{}",
+            swapped.printed
+        );
+        let swapped = with(&confluent.url, "flavour = \"apicurio\"");
+        assert!(swapped.printed.contains("flavour = \\\"confluent\\\"`: Confluent's API"), "{}", swapped.printed);
+        confluent.require("Basic dTpw");
+        let address = |user: &str| confluent.url.replace("http://", &format!("http://{user}@"));
+        with(&address("u:p"), "").says("registry", "ok", "user and password accepted");
+        let (url, wrong) = (confluent.url.clone(), with(&address("u:hunter2"), ""));
+        assert_eq!(wrong.exit, 1, "{}", wrong.printed);
+        wrong.says("registry", "fail", "refuses our credentials (status 401)");
+        assert!(!wrong.printed.contains("hunter2"), "{}", wrong.printed);
+        confluent.stop().await;
+        let away = with(&url, "");
+        assert_eq!(away.exit, 3, "{}", away.printed);
+        away.says("registry", "fail", "does not answer");
     });
 }

@@ -24,6 +24,8 @@ mod payments;
 mod poison;
 mod process;
 mod proxy;
+mod registry;
+mod registry_server;
 mod rejection;
 mod rows;
 mod sweeping;

@@ -14,6 +14,7 @@ mod journeys;
 mod kafka;
 mod killed_connect;
 mod killed_daemon;
+mod registry;
 mod shop;
 mod stopping;
 mod throughput;

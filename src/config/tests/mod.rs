@@ -189,6 +189,28 @@ fn what_is_left_out_has_its_default() {
 }
 
 #[test]
+fn a_registry_reaches_its_client_as_configured() {
+    let registry = |rest: &str| {
+        let config = parse(&format!("{SMALL}\n[registry]\nurl = \"https://an%40n:${{REGISTRY_PW}}@r/x/\"\n{rest}"));
+        config.unwrap_or_else(|faults| panic!("{faults}")).registry.expect("a registry")
+    };
+    let plain = registry("");
+    assert_eq!((plain.flavour, plain.ids, plain.framing), (Flavour::Confluent, None, Framing::Auto));
+    assert_eq!((plain.url.as_str(), plain.timeout), ("https://r/x", Duration::from_secs(5)));
+    let full = registry("flavour = \"apicurio\"\nids = \"content\"\nframing = \"8-byte\"\ntimeout = \"2s\"");
+    assert_eq!((full.ids, full.framing), (Some(Ids::Content), Framing::EightByte));
+    let client = full.client();
+    assert_eq!(
+        (client.flavour, client.ids, client.url.as_str()),
+        (Flavour::Apicurio, Some(Ids::Content), "https://r/x")
+    );
+    assert_eq!((client.timeout, client.connect_timeout), (Duration::from_secs(2), Duration::from_secs(2)));
+    let (username, password) = ("an@n".to_owned(), "hunter2".to_owned());
+    assert_eq!(client.auth, crate::registry::Auth::Basic { username, password });
+    assert!(!format!("{full:?} {client:?}").contains("hunter2"));
+}
+
+#[test]
 fn a_gate_section_without_an_address_is_in_memory() {
     let config = parse(&format!("{SMALL}\n[gate]\nclaim_ttl = \"5m\"")).expect("parses");
     assert_eq!((config.gate.backend, config.gate.claim_ttl), (GateBackend::Memory, Duration::from_secs(300)));

@@ -107,6 +107,27 @@ fn settings_of_the_wrong_form() {
 }
 
 #[test]
+fn a_registry_that_cannot_be_meant() {
+    let found = |rest: &str| faults_with("[[route]]", &format!("[registry]\n{rest}\n[[route]]"));
+    for (rest, wanted) in [
+        ("url = \"http://r/?token=hunter2\"", "registry.url: has `?` or `#`"),
+        ("url = \"http://r/apis/registry/v2\"", "registry.url: is Apicurio's own API: set registry.flavour"),
+        ("url = \"http://r/apis/ccompat/v7\"\nflavour = \"apicurio\"", "registry.url: is Confluent's API of Apicurio"),
+        ("url = \"http://r\"\nids = \"global\"", "registry.ids: is about Apicurio's ids"),
+        ("url = \"http://r\"\nflavour = \"apicurio\"\nids = \"both\"", "write global or content"),
+        ("url = \"http://r\"\nframing = \"8-byte\"", "registry.framing: only Apicurio has 8-byte ids"),
+        ("url = \"http://r\"\nframing = \"5-byte\"", "registry.framing: `5-byte` is unknown"),
+        ("url = \"http://r\"\ntimeout = \"5\"", "registry.timeout: `5` is no duration"),
+        ("url = \"http://r\"\ntoken = \"hunter2 \u{fc}\"", "registry.token: has characters that no header"),
+        ("url = \"http://r\"\nusername = \"hunter2:x\"", "registry.username: has a colon"),
+    ] {
+        let found = found(rest);
+        assert!(found.len() == 1 && found[0].contains(wanted), "{rest}\n{found:#?}");
+        assert!(!found[0].contains("hunter2"), "{found:#?}");
+    }
+}
+
+#[test]
 fn settings_that_do_not_fit_together() {
     let options = |text: &str| format!("[kafka.options]\n{text}\n[store]");
     assert_fault("[store]", &options("session.timeout.ms = 6000\nheartbeat.interval.ms = 6000"), "6s is not below");
