@@ -9,8 +9,8 @@ use compact_str::CompactString;
 /// Levels of arrays and objects. Connect schemas nest about ten deep; more is an attack or a mistake.
 pub const MAX_DEPTH: usize = 64;
 
-/// Rows up to this width are searched for duplicate names pairwise, wider ones through an index.
-const PAIRWISE: usize = 16;
+/// Rows up to this width are searched for duplicate names by comparing marks, wider ones are sorted.
+const MARKED: usize = 64;
 
 /// Why a text is not JSON. Never carries the text itself.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -111,11 +111,11 @@ impl<'a> Parser<'a> {
             return Err(JsonError::Depth);
         }
         self.at += 1;
-        let mut fields = Vec::new();
         self.space();
         if self.eat("}") {
             return Ok(Value::Struct(Row::new()));
         }
+        let mut fields = Vec::with_capacity(8);
         loop {
             self.space();
             if self.peek() != Some(b'"') {
@@ -130,7 +130,7 @@ impl<'a> Parser<'a> {
             fields.push((name, self.value(depth)?));
             self.space();
             if self.eat("}") {
-                return Ok(Value::Struct(last_wins(fields).into_iter().collect()));
+                return Ok(Value::Struct(Row::from(last_wins(fields))));
             }
             if !self.eat(",") {
                 return self.fail("no comma or brace after a field");
@@ -164,7 +164,9 @@ impl<'a> Parser<'a> {
     fn number(&mut self) -> Result<Value, JsonError> {
         let start = self.at;
         let negative = self.eat("-");
-        let integer = match self.peek() {
+        let first = self.at;
+        let mut whole = match self.peek() {
+            // `-0` stays text: as an integer it would lose its sign.
             Some(b'0') => {
                 self.at += 1;
                 !negative
@@ -175,18 +177,21 @@ impl<'a> Parser<'a> {
             }
             _ => return self.fail("no digit in a number"),
         };
-        if let Some(b'0'..=b'9') = self.peek() {
-            return self.fail("a number with a leading zero");
+        let digits = &self.text[first..self.at];
+        match self.peek() {
+            Some(b'.' | b'e' | b'E') => whole = false,
+            Some(b'0'..=b'9') => return self.fail("a number with a leading zero"),
+            _ => {}
         }
-        let mut whole = integer;
-        if self.eat(".") {
-            whole = false;
-            if self.digits() == 0 {
-                return self.fail("no digit after the point");
-            }
+        // Eighteen digits always fit.
+        if whole && digits.len() <= 18 {
+            let int = digits.bytes().fold(0, |int, digit| int * 10 + i64::from(digit - b'0'));
+            return Ok(Value::Int(if negative { -int } else { int }));
+        }
+        if self.eat(".") && self.digits() == 0 {
+            return self.fail("no digit after the point");
         }
         if let Some(b'e' | b'E') = self.peek() {
-            whole = false;
             self.at += 1;
             if let Some(b'+' | b'-') = self.peek() {
                 self.at += 1;
@@ -196,7 +201,6 @@ impl<'a> Parser<'a> {
             }
         }
         let digits = &self.text[start..self.at];
-        // `-0` stays text: as an integer it would lose its sign.
         Ok(match digits.parse::<i64>() {
             Ok(int) if whole => Value::Int(int),
             _ => Value::Number(digits.into()),
@@ -301,14 +305,32 @@ impl<'a> Parser<'a> {
     }
 }
 
-fn last_wins(mut fields: Vec<(CompactString, Value)>) -> Vec<(CompactString, Value)> {
-    let repeated = if fields.len() <= PAIRWISE {
-        (1..fields.len()).any(|i| fields[..i].iter().any(|(name, _)| *name == fields[i].0))
-    } else {
+/// A number that two equal names share and two others hardly do: their length, first and last bytes.
+fn mark(name: &str) -> u64 {
+    let bytes = name.as_bytes();
+    let ends = match (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
+        (Some(first), Some(last)) => u64::from_le_bytes(*first) ^ u64::from_le_bytes(*last).rotate_left(21),
+        _ => bytes.iter().fold(0, |ends, byte| ends << 8 | u64::from(*byte)),
+    };
+    ends ^ (bytes.len() as u64) << 56
+}
+
+fn any_repeated(fields: &[(CompactString, Value)]) -> bool {
+    if fields.len() > MARKED {
         let mut names: Vec<&str> = fields.iter().map(|(name, _)| &**name).collect();
         names.sort_unstable();
-        names.windows(2).any(|pair| pair[0] == pair[1])
-    };
+        return names.windows(2).any(|pair| pair[0] == pair[1]);
+    }
+    let mut marks = [0; MARKED];
+    fields.iter().enumerate().any(|(at, (name, _))| {
+        marks[at] = mark(name);
+        marks[..at].contains(&marks[at])
+    })
+}
+
+fn last_wins(mut fields: Vec<(CompactString, Value)>) -> Vec<(CompactString, Value)> {
+    // Two marks alike are rarely two names alike: what follows is right for both.
+    let repeated = any_repeated(&fields);
     if !repeated {
         return fields;
     }

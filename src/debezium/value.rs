@@ -124,6 +124,12 @@ impl Row {
     }
 }
 
+impl From<Vec<(CompactString, Value)>> for Row {
+    fn from(fields: Vec<(CompactString, Value)>) -> Self {
+        Self { fields }
+    }
+}
+
 impl IntoIterator for Row {
     type Item = (CompactString, Value);
     type IntoIter = std::vec::IntoIter<Self::Item>;

@@ -4,6 +4,7 @@
 //! are those of `tests/stack`; one that is missing fails the tests.
 #![allow(clippy::unwrap_used)]
 
+mod avro;
 mod broker;
 mod check;
 mod command_line;
