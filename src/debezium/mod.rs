@@ -19,5 +19,6 @@ pub mod schema;
 pub mod shape;
 pub mod source;
 pub mod source_id;
+pub mod structured;
 pub mod temporal;
 pub mod value;

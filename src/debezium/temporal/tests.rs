@@ -104,6 +104,22 @@ fn sentinels_are_infinities_in_every_unit() {
     assert_eq!(timestamp(-9_223_372_036_832_400_000, Micros), "-infinity");
     assert_eq!(timestamp(9_223_372_036_825_200, Millis), "infinity");
     assert_eq!(timestamp(-9_223_372_036_832_400, Millis), "-infinity");
+    assert_eq!(timestamp(9_223_372_036_825_200_000, Millis), "infinity");
+    assert_eq!(timestamp(-9_223_372_036_832_400_000, Millis), "-infinity");
+    assert_eq!(timestamp(i64::MAX, Nanos), "infinity");
+    assert_eq!(timestamp(i64::MIN, Nanos), "-infinity");
+    for (days, text) in [
+        (-622_191_234, "infinity"),
+        (-622_191_233, "infinity"),
+        (-625_821_272, "-infinity"),
+        (-625_821_271, "-infinity"),
+    ] {
+        assert_eq!(date(days), text);
+    }
+    // The days beside them are days.
+    for days in [-2_147_472_693, -2_147_472_690, -622_191_235, -622_191_232, -625_821_273, 622_191_232] {
+        assert_eq!(parse_date(&date(days)), Some(days), "{days}");
+    }
     assert_eq!(date_text("infinity").as_deref(), Some("infinity"));
 }
 
