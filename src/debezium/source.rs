@@ -23,6 +23,39 @@ pub struct Source {
     pub transaction: Option<CompactString>,
 }
 
+/// The fields of a source block that are read here, of whatever connector.
+pub const FIELDS: [&str; 29] = [
+    "connector",
+    "name",
+    "db",
+    "schema",
+    "table",
+    "ts_ms",
+    "snapshot",
+    "server_id",
+    "gtid",
+    "file",
+    "pos",
+    "row",
+    "lsn",
+    "txId",
+    "change_lsn",
+    "commit_lsn",
+    "event_serial_no",
+    "scn",
+    "commit_scn",
+    "rs_id",
+    "row_id",
+    "lcr_position",
+    "collection",
+    "ord",
+    "lsid",
+    "txnNumber",
+    "keyspace",
+    "shard",
+    "vgtid",
+];
+
 /// `source.snapshot`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Snapshot {
