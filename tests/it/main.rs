@@ -12,6 +12,7 @@ mod database;
 mod edges;
 mod equivalence;
 mod fence;
+mod field_shapes;
 mod gate;
 mod guard;
 mod http_side;
