@@ -326,4 +326,6 @@ fn map(value: Value, keys: &Schema, values: &Schema, strictness: Strictness) -> 
 }
 
 #[cfg(test)]
+mod captured;
+#[cfg(test)]
 mod tests;

@@ -112,7 +112,10 @@ pub fn kind_of(base: Base, name: Option<&str>, parameter: impl Fn(&str) -> Optio
         ("io.debezium.time.IsoTimestamp", Base::Text) => Kind::TimestampText,
         ("io.debezium.time.Interval", Base::Text) => Kind::Interval,
         ("io.debezium.data.Bits", Base::Bytes) => {
-            Kind::Bits { length: number("length").and_then(|length| usize::try_from(length).ok()) }
+            // The length of a `bit varying` is what it may grow to.
+            let varying = parameter(COLUMN_TYPE).is_some_and(|column| column.to_ascii_uppercase().contains("VAR"));
+            let length = number("length").filter(|_| !varying);
+            Kind::Bits { length: length.and_then(|length| usize::try_from(length).ok()) }
         }
         ("io.debezium.data.Json", Base::Text) => Kind::Json,
         ("io.debezium.data.Uuid", Base::Text) => Kind::Uuid,
