@@ -72,7 +72,7 @@ fn has_states(data: &Row) -> bool {
     let state = |name: &str| match data.get(name) {
         Some(Value::Struct(_)) => Some(true),
         // MongoDB's are texts.
-        Some(Value::Text(text)) => Some(text.starts_with('{')),
+        Some(Value::Text(text)) if text.starts_with('{') => Some(true),
         Some(Value::Null) | None => Some(false),
         Some(_) => None,
     };

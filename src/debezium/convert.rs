@@ -328,4 +328,6 @@ fn map(value: Value, keys: &Schema, values: &Schema, strictness: Strictness) -> 
 #[cfg(test)]
 mod captured;
 #[cfg(test)]
+mod modes;
+#[cfg(test)]
 mod tests;
