@@ -221,6 +221,36 @@ fn counters_that_begin_again_inside_a_transaction_join_no_changes() {
 }
 
 #[test]
+fn a_stale_read_of_a_later_snapshot_does_not_undo_a_newer_change() {
+    everywhere(|world| async move {
+        world.db.run(TABLE).await;
+        // An incremental snapshot has a new time, no place in the log, and an old state.
+        let read = |id: i64, amount: i64| {
+            let record = change("r", 20, NULL, json!({"id": id, "status": "a", "note": "n", "amount": amount}));
+            let mut value: Value = serde_json::from_slice(record.value.as_deref().unwrap()).unwrap();
+            let source = value["source"].as_object_mut().unwrap();
+            source.extend(
+                [
+                    ("snapshot", json!("incremental")),
+                    ("lsn", NULL),
+                    ("txId", NULL),
+                    ("ts_ms", json!(1_999_000_000_000_i64)),
+                ]
+                .map(|(name, value)| (name.to_owned(), value)),
+            );
+            Rec { value: Some(value.to_string().into()), ..record }
+        };
+        let update = change("u", 10, NULL, json!({"id": 6, "status": "a", "note": "n", "amount": 510}));
+        world.send(&[update, read(6, 70), read(7, 70), read(7, 71), read(7, 70)]).await;
+        let running = world.start(&route("---guard = \"source\"\n")).await;
+        let seen = running.outcomes(5, "applied=3 duplicate=1 skipped=1").await;
+        assert_eq!(seen.iter().filter(|one| one.reason.as_deref() == Some("stale")).count(), 1);
+        assert_eq!(world.db.rows("id, amount", "FROM orders_copy ORDER BY orders_copy.id").await, ["6|510", "7|71"]);
+        running.stop().await;
+    });
+}
+
+#[test]
 fn an_outbox_payload_is_taken_as_it_was_meant() {
     everywhere(|world| async move {
         world.db.run(NOTES).await;
