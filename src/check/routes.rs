@@ -26,9 +26,10 @@ fn source_ids(route: &RouteConfig) -> Option<Check> {
     if !route.route.message_id.contains(&IdRule::Source) {
         return None;
     }
-    let detail = "ids come from the coordinates of the mysql, mariadb and postgresql connectors, records of others are \
-                  parked (no_safe_id); a table without a primary key is told by the digest of its row, and then equal \
-                  rows of one transaction in Postgres cannot be told apart and count as one";
+    let detail = "ids come from the coordinates of the mysql, mariadb, postgresql, sqlserver, db2, oracle (LogMiner, \
+                  XStream) and mongodb connectors; records of others, and of MongoDB's transactions, are parked \
+                  (no_safe_id); a table without a primary key is told by the digest of its row, and then equal rows of \
+                  one transaction in Postgres cannot be told apart and count as one";
     Some(Check::ok(format!("route {} ids", route.route.name), detail))
 }
 

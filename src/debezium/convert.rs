@@ -167,6 +167,10 @@ fn convert(value: Value, schema: &Schema, strictness: Strictness) -> Result<Valu
         Kind::TimeText => read(&value, temporal::time_text, "no time").map(Value::Time),
         Kind::TimestampText => read(&value, temporal::timestamp_text, "no timestamp").map(Value::Timestamp),
         Kind::Interval => text(value).map(Value::Interval),
+        Kind::Structured(structured) => match &value {
+            Value::Struct(row) => structured.read(row).ok_or(Mismatch::new("no date or time in these parts")),
+            _ => Err(Mismatch::new("no struct of a date's or time's parts")),
+        },
         Kind::Bits { length } => Ok(Value::Bits(bits(&raw(&value)?, *length).into())),
         Kind::Json => text(value).map(json_text),
         Kind::Uuid => match &value {
@@ -321,5 +325,9 @@ fn map(value: Value, keys: &Schema, values: &Schema, strictness: Strictness) -> 
     }
 }
 
+#[cfg(test)]
+mod captured;
+#[cfg(test)]
+mod modes;
 #[cfg(test)]
 mod tests;

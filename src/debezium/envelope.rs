@@ -14,7 +14,7 @@ use super::placeholder::{self, Placeholder};
 use super::schema::Schema;
 use super::source::Source;
 use super::value::{Row, Value};
-use super::{flattened, header, json, render, shape};
+use super::{cloud_event, flattened, header, json, render, shape};
 use crate::record::{Record, RecordPosition};
 
 /// `[decode]` and `[registry]` of a pipeline.
@@ -186,6 +186,7 @@ impl Decoder {
         let mut event = match value {
             Value::Null => return Ok(Decoded::Tombstone { key }),
             Value::Struct(row) if is_change(record, &row) => reading.envelope(row)?,
+            Value::Struct(row) if cloud_event::is_change(record, &row) => reading.cloud_event(record, row)?,
             Value::Struct(row) if shape::is_unknown_operation(&row) => {
                 return Err(Fault::new("unknown_operation", "the envelope's op is none of r, c, u, d, t, m"));
             }
@@ -197,7 +198,7 @@ impl Decoder {
         };
         event.key = key;
         event.wire.key = wire_key;
-        event.typed = schema.is_some();
+        event.typed |= schema.is_some();
         event.key_change = key_change(record, event.op);
         Ok(Decoded::Event(Box::new(event)))
     }
@@ -241,6 +242,15 @@ impl Reading<'_> {
         let field = |name: &str| self.schema.and_then(|schema| schema.field(0, name));
         event.before = before.map(|row| self.row(row, field("before"), self.leniently())).transpose()?;
         event.after = after.map(|row| self.row(row, field("after"), self.strictness)).transpose()?;
+        Ok(event)
+    }
+
+    fn cloud_event(&self, record: &Record, row: Row) -> Result<ChangeEvent, Fault> {
+        let change = cloud_event::take(record, row)?;
+        let schema = change.schema.as_ref().or_else(|| self.schema.and_then(|schema| schema.field(0, "data")));
+        let mut event = Reading { schema, ..*self }.envelope(change.envelope)?;
+        event.typed = schema.is_some();
+        event.attributes = change.attributes.map(Box::new);
         Ok(event)
     }
 
@@ -358,7 +368,14 @@ fn check(event: &ChangeEvent) -> Result<(), Fault> {
             Err(Fault::new("delete_without_key", "a delete with neither key nor before names no row"))
         }
         Some(Operation::Read | Operation::Create | Operation::Update) if event.after.is_none() => {
-            Err(Fault::new("no_after", "the envelope has no after"))
+            let mongodb = event.source.as_ref().is_some_and(|source| source.connector == "mongodb");
+            Err(Fault::new(
+                "no_after",
+                match mongodb {
+                    true => "the envelope has no after; set the connector's capture.mode to one with full documents",
+                    false => "the envelope has no after",
+                },
+            ))
         }
         Some(
             Operation::Read

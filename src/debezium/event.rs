@@ -75,6 +75,8 @@ pub struct ChangeEvent {
     pub typed: bool,
     /// What derived ids are made of.
     pub wire: Wire,
+    /// A CloudEvent's context attributes, where the change stood in its `data`.
+    pub attributes: Option<Box<Row>>,
 }
 
 /// Key and row as they came on the wire, before any schema was applied: the same change has the same here with and
@@ -113,6 +115,7 @@ impl ChangeEvent {
             key_change: None,
             typed: false,
             wire: Wire::default(),
+            attributes: None,
         }
     }
 
@@ -126,9 +129,24 @@ impl ChangeEvent {
         }
     }
 
-    /// A field of [`ChangeEvent::row`] by its dotted path.
+    /// A field of [`ChangeEvent::row`] by its dotted path. Of a CloudEvent its attributes too, and its rows where they
+    /// stood (`data.after.id`).
     pub fn field(&self, path: &str) -> Option<&Value> {
-        self.row()?.path(path)
+        self.row().and_then(|row| row.path(path)).or_else(|| self.attribute(path))
+    }
+
+    /// The same where the value itself is asked: a CloudEvent's own `id` goes before a column of that name.
+    pub fn value_at(&self, path: &str) -> Option<&Value> {
+        self.attribute(path).or_else(|| self.field(path))
+    }
+
+    fn attribute(&self, path: &str) -> Option<&Value> {
+        let attributes = self.attributes.as_ref()?;
+        attributes.path(path).or_else(|| match path.strip_prefix("data.")?.split_once('.')? {
+            ("before", path) => self.before.as_ref()?.path(path),
+            ("after", path) => self.after.as_ref()?.path(path),
+            _ => None,
+        })
     }
 
     /// A read of existing data, not a change: an initial, repeated or incremental snapshot.

@@ -2,7 +2,7 @@
 
 use super::event::Operation;
 use super::header;
-use super::source::{Snapshot, Source};
+use super::source::{self, Snapshot, Source};
 use super::value::{Row, Value};
 use crate::record::Record;
 
@@ -21,24 +21,21 @@ const SOURCE_PREFIX: &str = "__source_";
 
 /// Names that a row of someone's own is not taken for flattened by accident: what the transformation itself adds,
 /// and the fields of the source block by which a change is found.
-const KNOWN: [&str; 10] =
-    ["__op", "__deleted", "__table", "__db", "__schema", "__lsn", "__txId", "__file", "__pos", "__gtid"];
-
-const SOURCE_FIELDS: [&str; 14] = [
-    "connector",
-    "name",
-    "db",
-    "schema",
-    "table",
-    "ts_ms",
-    "server_id",
-    "gtid",
-    "file",
-    "pos",
-    "row",
-    "lsn",
-    "txId",
-    "snapshot",
+const KNOWN: [&str; 14] = [
+    "__op",
+    "__deleted",
+    "__table",
+    "__collection",
+    "__db",
+    "__schema",
+    "__lsn",
+    "__txId",
+    "__file",
+    "__pos",
+    "__gtid",
+    "__scn",
+    "__change_lsn",
+    "__commit_lsn",
 ];
 
 /// Field of the source block, header that says the same.
@@ -84,7 +81,7 @@ fn source(record: &Record, row: &Row, op: Operation) -> Option<Source> {
             add(&mut block, prefix, &header.name, || header::read(header.value.as_deref()?));
         }
     }
-    if ["table", "lsn", "file"].iter().all(|name| block.get(name).is_none()) {
+    if ["table", "collection", "lsn", "file", "scn", "commit_lsn"].iter().all(|name| block.get(name).is_none()) {
         return None;
     }
     for (name, header) in CONTEXT {
@@ -104,7 +101,7 @@ fn source(record: &Record, row: &Row, op: Operation) -> Option<Source> {
 
 /// Adds a metadata field under its name in the source block, unless that is there already.
 fn add(block: &mut Row, prefix: &str, name: &str, value: impl FnOnce() -> Option<Value>) {
-    let Some(name) = name.strip_prefix(prefix).filter(|name| SOURCE_FIELDS.contains(name)) else { return };
+    let Some(name) = name.strip_prefix(prefix).filter(|name| source::FIELDS.contains(name)) else { return };
     // The bare `__ts_ms` is the envelope's: when the connector saw the change.
     if block.get(name).is_some() || (name == "ts_ms" && prefix == PREFIX) {
         return;

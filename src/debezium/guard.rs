@@ -27,24 +27,6 @@ pub enum GuardVerdict {
     OtherLineage,
 }
 
-/// The verdict together with what is to be remembered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GuardDecision {
-    /// Write, and remember the position; without one nothing is known about the order, the last to arrive writes.
-    Apply(Option<GuardPosition>),
-    Stale,
-}
-
-/// Whether a change from `source` is written over what is known of its row (lineage and position).
-pub fn guard_decision(source: Option<&Source>, known: Option<(&str, &str)>) -> GuardDecision {
-    let Some(arriving) = source.and_then(guard_position) else { return GuardDecision::Apply(None) };
-    let known = known.map(|(lineage, position)| GuardPosition { lineage: lineage.into(), position: position.into() });
-    match arriving.judge(known.as_ref()) {
-        GuardVerdict::Stale => GuardDecision::Stale,
-        GuardVerdict::Newer | GuardVerdict::OtherLineage => GuardDecision::Apply(Some(arriving)),
-    }
-}
-
 impl GuardPosition {
     pub const SNAPSHOT: &'static str = "snapshot";
 
@@ -91,10 +73,16 @@ impl GuardPosition {
 /// | MariaDB with GTID     | `d:` name, domain         | sequence number, file number, pos, row |
 /// | binlog without GTID   | `f:` name, server id      | file number, pos, row |
 /// | PostgreSQL            | `w:` name                 | lsn |
+/// | SQL Server            | `c:` name, database       | commit LSN, change LSN, serial |
+/// | Db2                   | `c:` name, database       | commit LSN, change LSN |
+/// | Oracle by LogMiner    | `r:` name                 | commit SCN, SCN, address of the redo record |
 /// | snapshot reads        | `snapshot`                | empty |
 ///
 /// One LSN is shared by rows of different keys only, and row locks order the LSNs of one key as they commit.
 /// File and pos differ between servers; behind a transaction number they order what is inside one transaction.
+/// SQL Server's, Db2's and Oracle's orders are those by which their connectors go on after a restart (from Debezium's
+/// source, not run here): a row's lock is held until the commit, so that commits of one row come one after the other.
+/// Oracle by XStream, MongoDB (its source block tells the wall clock, not the cluster time) and Vitess give no order.
 pub fn guard_position(source: &Source) -> Option<GuardPosition> {
     if source.snapshot != Snapshot::No {
         return Some(GuardPosition { lineage: GuardPosition::SNAPSHOT.to_owned(), position: String::new() });
@@ -108,9 +96,47 @@ pub fn guard_position(source: &Source) -> Option<GuardPosition> {
             }
         }
         Position::Wal { lsn: Some(lsn), .. } => (format!("w:{}", source.name), format!("{:020}", lsn.cast_unsigned())),
-        Position::Wal { lsn: None, .. } | Position::Unknown => return None,
+        Position::Capture { commit_lsn, change_lsn, serial } => {
+            let place = format!("{}.{}.{:019}", lsn(commit_lsn)?, lsn(change_lsn.as_deref()?)?, serial.unwrap_or(0));
+            (format!("c:{}/{}", source.name, source.db), place)
+        }
+        Position::Redo { scn, commit_scn, rs_id, lcr_position: None, .. } => {
+            let place =
+                format!("{}.{}.{}", scn_number(commit_scn.as_deref()?)?, scn_number(scn)?, address(rs_id.as_deref()?)?);
+            (format!("r:{}", source.name), place)
+        }
+        Position::Wal { lsn: None, .. }
+        | Position::Redo { lcr_position: Some(_), .. }
+        | Position::Oplog { .. }
+        | Position::Vgtid
+        | Position::Unknown => return None,
     };
     Some(GuardPosition { lineage, position })
+}
+
+/// An LSN of hex groups, all of one width: `00000027:00000758:0005`. Db2's are longer; neither reaches 40 digits.
+fn lsn(text: &str) -> Option<String> {
+    let digits: String = text.chars().filter(|c| *c != ':').map(|c| c.to_ascii_lowercase()).collect();
+    let hex = (1..=40).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    hex.then(|| format!("{digits:0>40}"))
+}
+
+/// An SCN in decimal digits, beyond 64 bits in some releases.
+fn scn_number(text: &str) -> Option<String> {
+    let number = (1..=39).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
+    number.then(|| format!("{text:0>39}"))
+}
+
+/// `0x00002c.00003c9b.0010`: log sequence, block and byte of a redo record. One transaction writes one thread's redo.
+fn address(rs_id: &str) -> Option<String> {
+    let mut parts = rs_id.trim().strip_prefix("0x")?.split('.');
+    let mut part = |width: usize| {
+        let part = parts.next()?;
+        let hex = (1..=width).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_hexdigit());
+        hex.then(|| format!("{:0>width$}", part.to_ascii_lowercase()))
+    };
+    let address = format!("{}.{}.{}", part(12)?, part(12)?, part(8)?);
+    parts.next().is_none().then_some(address)
 }
 
 /// The number at the end of a binlog's name: `binlog.000112` is 112. Names sort wrongly once the digits overflow.
@@ -145,6 +171,23 @@ mod tests {
         Source { name: "n".into(), snapshot, position: Position::Wal { lsn, tx_id: None }, ..Source::default() }
     }
 
+    fn capture(commit: &str, change: &str, serial: Option<i64>) -> Source {
+        let position = Position::Capture { commit_lsn: commit.into(), change_lsn: Some(change.into()), serial };
+        Source { name: "n".into(), db: "d".into(), position, ..Source::default() }
+    }
+
+    fn redo(commit: &str, scn: &str, rs_id: &str) -> Source {
+        let position = Position::Redo {
+            scn: scn.into(),
+            commit_scn: Some(commit.into()),
+            tx_id: Some("6.28.807".into()),
+            rs_id: Some(rs_id.into()),
+            row_id: None,
+            lcr_position: None,
+        };
+        Source { name: "n".into(), position, ..Source::default() }
+    }
+
     #[test]
     fn log_order_is_position_order() {
         let ascending = [
@@ -163,6 +206,22 @@ mod tests {
                 binlog(Some("0-2-10"), "b.000001", 4, 0),
             ],
             vec![binlog(Some("3e11fa47:99"), "b.000009", 9, 0), binlog(Some("3e11fa47:100"), "b.000001", 4, 0)],
+            vec![
+                capture("00000027:00000758:0005", "00000027:00000758:0003", Some(1)),
+                capture("00000027:00000758:0005", "00000027:00000758:0003", Some(10)),
+                capture("00000027:00000758:0005", "00000027:00000758:0004", Some(1)),
+                capture("00000027:00000ac0:0007", "00000027:00000100:0002", Some(2)),
+                capture("0000002A:00000000:0001", "00000027:00000100:0002", None),
+            ],
+            vec![
+                redo("99", "98", "0x00002c.00003c9b.0010"),
+                redo("100", "7", "0x00002c.00003c9b.0010"),
+                redo("100", "98", "0x00002c.00003c9b.0010"),
+                redo("100", "98", "0x00002c.00003c9b.0020"),
+                redo("100", "98", "0x00002d.00000001.0010"),
+                redo("100", "98", "0x100002d.00000001.0010"),
+                redo("340282366920938463463", "1", "0x00002c.00003c9b.0010"),
+            ],
             vec![wal(Some(9), Snapshot::No), wal(Some(10), Snapshot::No), wal(Some(1 << 40), Snapshot::No)],
         ];
         for chain in ascending {
@@ -199,6 +258,9 @@ mod tests {
             binlog(Some("1-1-1"), "b.000001", 4, 0),
             binlog(None, "b.000001", 4, 0),
             wal(Some(1), Snapshot::No),
+            capture("1", "1", None),
+            Source { db: "other".into(), ..capture("1", "1", None) },
+            redo("1", "1", "0x1.1.1"),
         ];
         let positions: Vec<_> = origins.iter().map(|source| guard_position(source).unwrap()).collect();
         for (i, a) in positions.iter().enumerate() {
@@ -209,20 +271,24 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_remembers_what_it_applied() {
-        let source = wal(Some(700_400), Snapshot::No);
-        let position = guard_position(&source).unwrap();
-        assert_eq!(guard_decision(Some(&source), None), GuardDecision::Apply(Some(position.clone())));
-        let known = Some((position.lineage.as_str(), position.position.as_str()));
-        assert_eq!(guard_decision(Some(&source), known), GuardDecision::Stale);
-        assert_eq!(guard_decision(Some(&wal(None, Snapshot::Incremental)), known), GuardDecision::Stale);
-        assert_eq!(guard_decision(None, known), GuardDecision::Apply(None));
-    }
-
-    #[test]
     fn no_order_without_coordinates() {
         assert_eq!(guard_position(&wal(None, Snapshot::No)), None);
         assert_eq!(guard_position(&binlog(None, "binlog", 4, 0)), None);
         assert_eq!(guard_position(&Source::default()), None);
+        for (commit, scn, rs_id) in [
+            ("1,2", "1", "0x1.2.3"),
+            ("1", "-1", "0x1.2.3"),
+            ("1", "1", "1.2.3"),
+            ("1", "1", "0x1.2.3.4"),
+            ("1", "1", ""),
+        ] {
+            assert_eq!(guard_position(&redo(commit, scn, rs_id)), None);
+        }
+        for (commit, change) in [("x", "1"), ("1", ""), (&*"0".repeat(41), "1")] {
+            assert_eq!(guard_position(&capture(commit, change, None)), None);
+        }
+        for position in [Position::Oplog { ts_ms: 1, ord: 1, in_transaction: false }, Position::Vgtid] {
+            assert_eq!(guard_position(&Source { position, ..Source::default() }), None);
+        }
     }
 }

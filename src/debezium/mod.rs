@@ -4,6 +4,7 @@
 //! [`event::Decoded`] by its shape, and an event with its coordinates becomes an id or a guard position.
 
 pub mod avro;
+pub mod cloud_event;
 pub mod convert;
 pub mod decimal;
 pub mod document;
@@ -19,5 +20,6 @@ pub mod schema;
 pub mod shape;
 pub mod source;
 pub mod source_id;
+pub mod structured;
 pub mod temporal;
 pub mod value;

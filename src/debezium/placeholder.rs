@@ -1,25 +1,26 @@
 //! The value that Debezium puts where PostgreSQL did not log an unchanged TOASTed column, in all its disguises.
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+use md5::{Digest, Md5};
 
+use super::convert::uuid_from_bytes;
 use super::render::hex;
 use super::value::Value;
 
 /// `unavailable.value.placeholder` as Debezium ships it.
 pub const DEFAULT: &str = "__debezium_unavailable_value";
 
-/// `UUID.nameUUIDFromBytes` of the default (an MD5 name UUID), for arrays of UUIDs. Of a configured placeholder it
-/// is not computed: nothing else here needs MD5.
-const DEFAULT_UUID: &str = "b68a35a7-17ad-35b3-af2a-ae46edb4545a";
-
 /// A placeholder with its encodings. Only exact matches count: the words inside a sentence are ordinary text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placeholder {
     text: String,
     base64: String,
+    /// The same where the placeholder's bytes meet `+` and `/`.
+    base64_url: String,
     hex: String,
-    uuid: Option<&'static str>,
+    /// `UUID.nameUUIDFromBytes`, for arrays of UUIDs.
+    uuid: String,
 }
 
 impl Default for Placeholder {
@@ -33,13 +34,15 @@ impl Placeholder {
         Self {
             text: text.to_owned(),
             base64: STANDARD.encode(text),
+            base64_url: URL_SAFE.encode(text),
             hex: hex(text.as_bytes()),
-            uuid: (text == DEFAULT).then_some(DEFAULT_UUID),
+            uuid: name_uuid(text.as_bytes()),
         }
     }
 
     /// Whether `value`, as it came on the wire, stands for "unchanged". The forms are those of Debezium's
-    /// `UnchangedToastedPlaceholder`: text; bytes (in JSON base64, or hex by `binary.handling.mode`); arrays of one
+    /// `UnchangedToastedPlaceholder`: text; bytes (in JSON base64; base64, base64-url-safe or hex by
+    /// `binary.handling.mode`); arrays of one
     /// text, bytes or UUID; arrays of the bytes as numbers; an hstore of the placeholder under itself; and the
     /// bytes inside the structs of geometry and variable-scale decimals.
     pub fn stands_in(&self, value: &Value) -> bool {
@@ -47,7 +50,7 @@ impl Placeholder {
             Value::Text(text) => self.scalar(text) || self.hstore_text(text),
             Value::Bytes(bytes) => **bytes == *self.text.as_bytes(),
             Value::Array(items) => match &items[..] {
-                [Value::Text(text)] => self.scalar(text) || self.uuid == Some(&**text),
+                [Value::Text(text)] => self.scalar(text) || *self.uuid == **text,
                 [Value::Bytes(bytes)] => **bytes == *self.text.as_bytes(),
                 _ => self.codes(items),
             },
@@ -56,28 +59,17 @@ impl Placeholder {
                 2..=4 => ["wkb", "value"].iter().any(|name| row.get(name).is_some_and(|inner| self.bytes(inner))),
                 _ => false,
             },
-            Value::Null
-            | Value::Bool(_)
-            | Value::Int(_)
-            | Value::Number(_)
-            | Value::Decimal(_)
-            | Value::Float(_)
-            | Value::Date(_)
-            | Value::Time(_)
-            | Value::TimeTz(_)
-            | Value::Timestamp(_)
-            | Value::TimestampTz(_)
-            | Value::Interval(_)
-            | Value::Bits(_)
-            | Value::Uuid(_)
-            | Value::Json(_)
-            | Value::Geometry { .. } => false,
             Value::Unavailable => true,
+            // Nothing else has room for a text or bytes.
+            _ => false,
         }
     }
 
     fn scalar(&self, text: &str) -> bool {
-        text == self.text || text == self.base64 || text.len() == self.hex.len() && text.eq_ignore_ascii_case(&self.hex)
+        text == self.text
+            || text == self.base64
+            || text == self.base64_url
+            || text.len() == self.hex.len() && text.eq_ignore_ascii_case(&self.hex)
     }
 
     /// `hstore.handling.mode=json`.
@@ -103,6 +95,14 @@ impl Placeholder {
     }
 }
 
+/// Java's UUID of a name without a name space: MD5 with the version and the variant written over it.
+fn name_uuid(name: &[u8]) -> String {
+    let mut bytes: [u8; 16] = Md5::digest(name).into();
+    bytes[6] = bytes[6] & 0x0f | 0x30;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    uuid_from_bytes(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,15 +110,17 @@ mod tests {
 
     #[test]
     fn every_disguise_is_seen_and_no_likeness() {
-        for text in [DEFAULT, "__other"] {
+        for text in [DEFAULT, "__other", "n/a?>>~~", "\u{e9}\u{4e16}"] {
             let placeholder = Placeholder::new(text);
             let base64 = STANDARD.encode(text);
             let hex: String = text.bytes().map(|b| format!("{b:02x}")).collect();
-            let codes: Vec<String> = text.bytes().map(|b| b.to_string()).collect();
+            let codes: Vec<String> = text.bytes().map(|b| b.cast_signed().to_string()).collect();
             let disguises = [
                 format!("\"{text}\""),
                 format!("\"{base64}\""),
+                format!("\"{}\"", URL_SAFE.encode(text)),
                 format!("\"{hex}\""),
+                format!("\"{}\"", hex.to_uppercase()),
                 format!("[\"{text}\"]"),
                 format!("[\"{base64}\"]"),
                 format!("[{}]", codes.join(",")),
@@ -149,8 +151,15 @@ mod tests {
 
     #[test]
     fn an_array_of_uuids_has_the_name_uuid() {
-        let array = Value::Array(vec![Value::Text(DEFAULT_UUID.into())]);
-        assert!(Placeholder::default().stands_in(&array));
-        assert!(!Placeholder::new("x").stands_in(&array));
+        // From the JDK's UUID.nameUUIDFromBytes.
+        for (text, uuid) in
+            [(DEFAULT, "b68a35a7-17ad-35b3-af2a-ae46edb4545a"), ("__other", "bc6765ba-d484-3288-bd9c-2f6fa911ff5d")]
+        {
+            let array = Value::Array(vec![Value::Text(uuid.into())]);
+            assert!(Placeholder::new(text).stands_in(&array));
+            assert!(!Placeholder::new("x").stands_in(&array));
+            let two = Value::Array(vec![Value::Text(uuid.into()), Value::Text(uuid.into())]);
+            assert!(!Placeholder::new(text).stands_in(&two));
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! is not there is unknown; putting the default in would overwrite data (KAFKA-8713, DBZ-schema defaults).
 
 use super::event::Fault;
+use super::structured::Structured;
 use super::temporal::TimeUnit;
 use super::value::{Row, Value};
 use compact_str::CompactString;
@@ -42,6 +43,8 @@ pub enum Kind {
     ZonedTimestamp,
     Duration(TimeUnit),
     Interval,
+    /// A date or time in parts.
+    Structured(Structured),
     Bits {
         length: Option<usize>,
     },
@@ -79,6 +82,9 @@ impl Schema {
     }
 }
 
+/// `column.propagate.source.type` and `datatype.propagate.source.type` put the column's own type here.
+const COLUMN_TYPE: &str = "__debezium.source.column.type";
+
 /// The meaning by Connect type, semantic name and parameters. A name that is not known here means what its plain
 /// type means, as Connect asks of consumers.
 pub fn kind_of(base: Base, name: Option<&str>, parameter: impl Fn(&str) -> Option<String>) -> Result<Kind, Fault> {
@@ -106,13 +112,16 @@ pub fn kind_of(base: Base, name: Option<&str>, parameter: impl Fn(&str) -> Optio
         ("io.debezium.time.IsoTimestamp", Base::Text) => Kind::TimestampText,
         ("io.debezium.time.Interval", Base::Text) => Kind::Interval,
         ("io.debezium.data.Bits", Base::Bytes) => {
-            Kind::Bits { length: number("length").and_then(|length| usize::try_from(length).ok()) }
+            // The length of a `bit varying` is what it may grow to.
+            let varying = parameter(COLUMN_TYPE).is_some_and(|column| column.to_ascii_uppercase().contains("VAR"));
+            let length = number("length").filter(|_| !varying);
+            Kind::Bits { length: length.and_then(|length| usize::try_from(length).ok()) }
         }
         ("io.debezium.data.Json", Base::Text) => Kind::Json,
         ("io.debezium.data.Uuid", Base::Text) => Kind::Uuid,
         // Year is an integer; an enum, a set and XML are the text that came, never checked against `allowed`,
         // which an ALTER TABLE may have changed since.
-        (_, Base::Int) if unsigned(parameter("__debezium.source.column.type").as_deref()) => Kind::Unsigned,
+        (_, Base::Int) if unsigned(parameter(COLUMN_TYPE).as_deref()) => Kind::Unsigned,
         (_, Base::Bool) => Kind::Bool,
         (_, Base::Int) => Kind::Int,
         (_, Base::Float) => Kind::Float,
@@ -122,8 +131,12 @@ pub fn kind_of(base: Base, name: Option<&str>, parameter: impl Fn(&str) -> Optio
 }
 
 /// Structs with a meaning of their own.
-pub fn struct_kind(name: Option<&str>, fields: Vec<Field>) -> Kind {
-    match name.unwrap_or_default() {
+pub fn struct_kind(name: Option<&str>, fields: Vec<Field>, parameter: impl Fn(&str) -> Option<String>) -> Kind {
+    let name = name.unwrap_or_default();
+    if let Some(structured) = Structured::of(name, parameter(COLUMN_TYPE).as_deref()) {
+        return Kind::Structured(structured);
+    }
+    match name {
         "io.debezium.data.VariableScaleDecimal" => Kind::VariableScaleDecimal,
         "io.debezium.data.geometry.Geometry"
         | "io.debezium.data.geometry.Geography"
@@ -163,7 +176,7 @@ fn kind(schema: &Row) -> Result<Kind, Fault> {
         Some("map") => {
             return Ok(Kind::Map { keys: inner(schema, "keys")?, values: inner(schema, "values")? });
         }
-        Some("struct") => return Ok(struct_kind(name, fields(schema)?)),
+        Some("struct") => return Ok(struct_kind(name, fields(schema)?, parameter)),
         Some(_) => return Err(Fault::new("bad_schema", "an unknown connect type")),
         None => return Err(Fault::new("bad_schema", "a schema without a type")),
     };

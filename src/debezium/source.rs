@@ -1,6 +1,6 @@
 //! Debezium's `source` block: where in the origin's log a change stands.
 
-pub use super::guard::{GuardDecision, GuardPosition, GuardVerdict, guard_decision, guard_position};
+pub use super::guard::{GuardPosition, GuardVerdict, guard_position};
 pub use super::source_id::source_id;
 use super::value::{Row, Value};
 use compact_str::CompactString;
@@ -22,6 +22,39 @@ pub struct Source {
     /// `transaction.id` of the envelope.
     pub transaction: Option<CompactString>,
 }
+
+/// The fields of a source block that are read here, of whatever connector.
+pub const FIELDS: [&str; 29] = [
+    "connector",
+    "name",
+    "db",
+    "schema",
+    "table",
+    "ts_ms",
+    "snapshot",
+    "server_id",
+    "gtid",
+    "file",
+    "pos",
+    "row",
+    "lsn",
+    "txId",
+    "change_lsn",
+    "commit_lsn",
+    "event_serial_no",
+    "scn",
+    "commit_scn",
+    "rs_id",
+    "row_id",
+    "lcr_position",
+    "collection",
+    "ord",
+    "lsid",
+    "txnNumber",
+    "keyspace",
+    "shard",
+    "vgtid",
+];
 
 /// `source.snapshot`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,6 +80,30 @@ pub enum Position {
         lsn: Option<i64>,
         tx_id: Option<i64>,
     },
+    /// SQL Server and Db2: LSNs of the commit and of the change, as texts; SQL Server numbers what shares both.
+    Capture {
+        commit_lsn: CompactString,
+        change_lsn: Option<CompactString>,
+        serial: Option<i64>,
+    },
+    /// Oracle, by LogMiner (`rs_id`, the address of the redo record) or XStream (`lcr_position`).
+    Redo {
+        scn: CompactString,
+        commit_scn: Option<CompactString>,
+        tx_id: Option<CompactString>,
+        rs_id: Option<CompactString>,
+        row_id: Option<CompactString>,
+        lcr_position: Option<CompactString>,
+    },
+    /// MongoDB: the time of the oplog entry and its ordinal in that second.
+    Oplog {
+        ts_ms: i64,
+        ord: i64,
+        /// One of several changes of a transaction, which all have the one oplog time.
+        in_transaction: bool,
+    },
+    /// Vitess: the `vgtid` of the transaction, which all its changes share.
+    Vgtid,
     /// A connector whose coordinates are not known here.
     #[default]
     Unknown,
@@ -56,17 +113,16 @@ impl Source {
     /// From a `source` block. What a connector does not send stays empty; a position that lacks a part that
     /// ordering or identity rests on is [`Position::Unknown`].
     pub fn read(block: &Row, transaction: Option<&Row>) -> Self {
-        let text = |name: &str| match block.get(name) {
-            Some(Value::Text(text)) if !text.is_empty() => Some(text.clone()),
-            _ => None,
-        };
+        let text = |name: &str| text(block, name);
         let connector = text("connector").unwrap_or_default();
         Self {
             snapshot: Snapshot::read(block.get("snapshot")),
             name: text("name").unwrap_or_default(),
-            db: text("db").unwrap_or_default(),
+            // Vitess leaves `db` empty and names its keyspace.
+            db: text("db").or_else(|| text("keyspace")).unwrap_or_default(),
             schema: text("schema"),
-            table: text("table").unwrap_or_default(),
+            // MongoDB's tables are collections.
+            table: text("table").or_else(|| text("collection")).unwrap_or_default(),
             ts_ms: int(block, "ts_ms"),
             position: Position::read(&connector, block),
             transaction: transaction.and_then(|block| match block.get("id") {
@@ -100,6 +156,10 @@ impl Position {
         let kind = match connector {
             "mysql" | "mariadb" => Self::binlog(block),
             "postgresql" => Some(Self::wal(block)),
+            "sqlserver" | "db2" => Self::capture(block),
+            "oracle" => Self::redo(block),
+            "mongodb" => Self::oplog(block),
+            "vitess" => text(block, "vgtid").map(|_| Self::Vgtid),
             "" if block.get("lsn").is_some() => Some(Self::wal(block)),
             "" => Self::binlog(block),
             _ => None,
@@ -108,14 +168,10 @@ impl Position {
     }
 
     fn binlog(block: &Row) -> Option<Self> {
-        let text = |name: &str| match block.get(name) {
-            Some(Value::Text(text)) if !text.is_empty() => Some(text.clone()),
-            _ => None,
-        };
         Some(Self::Binlog {
             server_id: int(block, "server_id").unwrap_or(0),
-            gtid: text("gtid"),
-            file: text("file")?,
+            gtid: text(block, "gtid"),
+            file: text(block, "file")?,
             pos: int(block, "pos")?,
             row: int(block, "row").unwrap_or(0),
         })
@@ -123,6 +179,41 @@ impl Position {
 
     fn wal(block: &Row) -> Self {
         Self::Wal { lsn: int(block, "lsn"), tx_id: int(block, "txId") }
+    }
+
+    fn capture(block: &Row) -> Option<Self> {
+        Some(Self::Capture {
+            commit_lsn: text(block, "commit_lsn")?,
+            change_lsn: text(block, "change_lsn"),
+            serial: int(block, "event_serial_no"),
+        })
+    }
+
+    fn redo(block: &Row) -> Option<Self> {
+        // LogMiner pads the record's address with spaces.
+        let trimmed = |name: &str| {
+            text(block, name).map(|text| text.trim().into()).filter(|text: &CompactString| !text.is_empty())
+        };
+        Some(Self::Redo {
+            scn: trimmed("scn")?,
+            commit_scn: trimmed("commit_scn"),
+            tx_id: trimmed("txId"),
+            rs_id: trimmed("rs_id"),
+            row_id: trimmed("row_id"),
+            lcr_position: trimmed("lcr_position"),
+        })
+    }
+
+    fn oplog(block: &Row) -> Option<Self> {
+        let in_transaction = int(block, "txnNumber").is_some() || text(block, "lsid").is_some();
+        Some(Self::Oplog { ts_ms: int(block, "ts_ms")?, ord: int(block, "ord")?, in_transaction })
+    }
+}
+
+fn text(block: &Row, name: &str) -> Option<CompactString> {
+    match block.get(name) {
+        Some(Value::Text(text)) if !text.is_empty() => Some(text.clone()),
+        _ => None,
     }
 }
 
@@ -155,12 +246,49 @@ mod tests {
         assert_eq!(binlog.position, expected);
         assert_eq!(source(r#"{"connector":"mysql","file":null,"pos":4}"#).position, Position::Unknown);
         assert_eq!(source(r#"{"connector":"mysql","file":"b.000001"}"#).position, Position::Unknown);
-        assert_eq!(source(r#"{"connector":"oracle","lsn":1}"#).position, Position::Unknown);
+        for block in [
+            r#"{"connector":"oracle","lsn":1}"#,
+            r#"{"connector":"sqlserver","change_lsn":"00000027:00000758:0003"}"#,
+            r#"{"connector":"mongodb","ord":1}"#,
+            r#"{"connector":"vitess","vgtid":""}"#,
+            r#"{"connector":"spanner","lsn":1,"file":"f","pos":1}"#,
+        ] {
+            assert_eq!(source(block).position, Position::Unknown, "{block}");
+        }
         assert_eq!(
             source(r#"{"connector":"postgresql","lsn":null}"#).position,
             Position::Wal { lsn: None, tx_id: None }
         );
         assert_eq!(source(r#"{"lsn":"7","txId":"8"}"#).position, Position::Wal { lsn: Some(7), tx_id: Some(8) });
+    }
+
+    #[test]
+    fn coordinates_of_other_connectors() {
+        let capture = source(
+            r#"{"connector":"sqlserver","change_lsn":"27:758:3","commit_lsn":"27:758:5","event_serial_no":"1"}"#,
+        );
+        let expected =
+            Position::Capture { commit_lsn: "27:758:5".into(), change_lsn: Some("27:758:3".into()), serial: Some(1) };
+        assert_eq!(capture.position, expected);
+        let redo = source(
+            r#"{"connector":"oracle","scn":"2122184","commit_scn":"2122185","txId":"6.28.807","rs_id":" 0x00002c.00003c9b.0010 ","ssn":0}"#,
+        );
+        let expected = Position::Redo {
+            scn: "2122184".into(),
+            commit_scn: Some("2122185".into()),
+            tx_id: Some("6.28.807".into()),
+            rs_id: Some("0x00002c.00003c9b.0010".into()),
+            row_id: None,
+            lcr_position: None,
+        };
+        assert_eq!(redo.position, expected);
+        let oplog = source(
+            r#"{"connector":"mongodb","db":"shop","collection":"orders","ts_ms":9,"ord":31,"lsid":null,"txnNumber":null}"#,
+        );
+        assert_eq!((&*oplog.db, &*oplog.table), ("shop", "orders"));
+        assert_eq!(oplog.position, Position::Oplog { ts_ms: 9, ord: 31, in_transaction: false });
+        let vitess = source(r#"{"connector":"vitess","db":"","keyspace":"commerce","table":"t","vgtid":"[]"}"#);
+        assert_eq!((&*vitess.db, vitess.position), ("commerce", Position::Vgtid));
     }
 
     #[test]

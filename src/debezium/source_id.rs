@@ -18,13 +18,40 @@ const RECIPE: &str = "s1";
 /// Table names longer than this are cut in the readable part; the whole name is hashed.
 const SHOWN_TABLE: usize = 32;
 
+/// A locus is a number or an LSN; nothing longer is repeated.
+const MOST_LOCUS: usize = 40;
+
 /// `s1:LOCUS:OP:TABLE:HASH`, at most 120 bytes of ASCII.
 ///
 /// The hash (128 bits of SHA-256) covers, each with its length before it: connector name, database, schema, table,
-/// key (or the row's digest where there is none), op, and the position: GTID where present, else server id, then
-/// file, pos and row; for PostgreSQL lsn and txId. The locus repeats the position so that ids made one after the other
-/// stand beside each other in an index. Snapshot reads are `s1:snapshot:r:TABLE:HASH` over connector name, database,
-/// schema, table, key, snapshot position and the row's digest: a repeated snapshot is new.
+/// key (or the row's digest where there is none), op, and the position:
+///
+/// | connector      | position |
+/// |----------------|----------|
+/// | MySQL, MariaDB | GTID, else server id; file, pos, row |
+/// | PostgreSQL     | lsn, txId |
+/// | SQL Server     | commit_lsn, change_lsn, event_serial_no |
+/// | Db2            | commit_lsn, change_lsn |
+/// | Oracle         | scn, txId, rs_id and without a key row_id (LogMiner); scn, lcr_position (XStream) |
+/// | MongoDB        | the oplog entry's time and ord, outside multi-document transactions |
+///
+/// The first two were measured against killed connectors; the others are read from Debezium's documentation and source
+/// and were not run here. All of theirs are addresses inside the origin's log, which a connector that starts again
+/// reads again as they are:
+///
+/// - SQL Server's and Db2's change tables hold both LSNs of each change; the serial, which SQL Server's connector counts
+///   from 1 for what shares the two, is the offset by which it goes on.
+/// - Oracle's `rs_id` is the redo record's own address. `txSeq` is left out, for it counts what the connector captures and
+///   moves with its table list; `ssn` is always 0; `row_id` tells apart rows of one array insert, which a key does too,
+///   and is new in some release. OpenLogReplicator sends neither `rs_id` nor `lcr_position`: no safe id.
+/// - MongoDB's `source.ts_ms` is the oplog's time, not the connector's. Changes of one multi-document transaction have
+///   one time and one ord, and may be of one document: no safe id.
+/// - Vitess gives all changes of a transaction one `vgtid`, whose other shards differ from one emission to the next: no
+///   safe id.
+///
+/// The locus repeats the position so that ids made one after the other stand beside each other in an index. Snapshot
+/// reads are `s1:snapshot:r:TABLE:HASH` over connector name, database, schema, table, key, snapshot position and the
+/// row's digest: a repeated snapshot is new.
 ///
 /// Key and row count as they came on the wire, so the id does not depend on the schema wrapper.
 ///
@@ -48,7 +75,7 @@ pub fn source_id(event: &ChangeEvent) -> Result<String, Fault> {
         None => coordinates.add("row", event.wire.row.as_deref().unwrap_or_default()),
     }
     let snapshot = op == Operation::Read;
-    let locus = coordinates.add_position(&source.position, snapshot, source)?;
+    let locus = coordinates.add_position(event, source, snapshot)?;
     if snapshot {
         coordinates.add("snapshot", event.wire.row.as_deref().unwrap_or_default());
     } else {
@@ -80,8 +107,8 @@ impl Coordinates {
     }
 
     /// Adds the position and returns the locus.
-    fn add_position(&mut self, position: &Position, snapshot: bool, source: &Source) -> Result<String, Fault> {
-        let locus = match position {
+    fn add_position(&mut self, event: &ChangeEvent, source: &Source, snapshot: bool) -> Result<String, Fault> {
+        let locus = match &source.position {
             Position::Binlog { server_id, gtid, file, pos, row } => {
                 match gtid {
                     Some(gtid) => self.add("gtid", gtid),
@@ -97,6 +124,43 @@ impl Coordinates {
                 self.add("txId", &tx_id.map_or_else(String::new, |id| id.to_string()));
                 format!("{lsn:016x}")
             }
+            Position::Capture { commit_lsn, change_lsn, serial } => {
+                if change_lsn.is_none() && !snapshot {
+                    return Err(no_safe_id("the source has no change_lsn"));
+                }
+                self.add("commit_lsn", commit_lsn);
+                self.add("change_lsn", change_lsn.as_deref().unwrap_or_default());
+                self.add("serial", &serial.map_or_else(String::new, |serial| serial.to_string()));
+                commit_lsn.chars().filter(char::is_ascii_alphanumeric).take(MOST_LOCUS).collect()
+            }
+            Position::Redo { scn, tx_id, rs_id, row_id, lcr_position, commit_scn: _ } => {
+                self.add("scn", scn);
+                match (lcr_position, rs_id, tx_id) {
+                    (Some(position), ..) => self.add("lcr_position", position),
+                    (None, Some(rs_id), Some(tx_id)) => {
+                        self.add("txId", tx_id);
+                        self.add("rs_id", rs_id);
+                        if event.wire.key.is_none() {
+                            self.add("row_id", row_id.as_deref().unwrap_or_default());
+                        }
+                    }
+                    _ if snapshot => {}
+                    _ => return Err(no_safe_id("the source has neither lcr_position nor rs_id and txId")),
+                }
+                format!("{:0>16}", shown(scn))
+            }
+            Position::Oplog { in_transaction: true, .. } if !snapshot => {
+                return Err(no_safe_id("the changes of a multi-document transaction share their coordinates"));
+            }
+            Position::Oplog { ts_ms, ord, .. } => {
+                self.number("ts_ms", *ts_ms);
+                self.number("ord", *ord);
+                format!("{ts_ms:013}.{ord:010}")
+            }
+            Position::Vgtid if !snapshot => {
+                return Err(no_safe_id("the changes of a transaction share their vgtid, which a restart may change"));
+            }
+            Position::Vgtid => String::new(),
             // An incremental snapshot reads outside the log.
             Position::Wal { lsn: None, .. } | Position::Unknown if snapshot && known(source) => {
                 self.add("lsn", "");
@@ -118,7 +182,10 @@ impl Coordinates {
 }
 
 fn known(source: &Source) -> bool {
-    matches!(&*source.connector, "mysql" | "mariadb" | "postgresql" | "")
+    matches!(
+        &*source.connector,
+        "mysql" | "mariadb" | "postgresql" | "sqlserver" | "db2" | "oracle" | "mongodb" | "vitess" | ""
+    )
 }
 
 fn shown(table: &str) -> String {

@@ -35,9 +35,13 @@ impl TimeUnit {
         let (high, low) = match self {
             Self::Millis => (9_223_372_036_825_200, -9_223_372_036_832_400),
             Self::Micros => (9_223_372_036_825_200_000, -9_223_372_036_832_400_000),
-            Self::Nanos => (i64::MAX, i64::MIN),
+            Self::Nanos => return sign_of(count, i64::MAX, i64::MIN),
         };
-        sign_of(count, high, low)
+        // `PGStatement.DATE_*_INFINITY` as it is, in milliseconds: no year that any database has.
+        let driver = (self == Self::Millis)
+            .then(|| sign_of(count, 9_223_372_036_825_200_000, -9_223_372_036_832_400_000))
+            .flatten();
+        sign_of(count, high, low).or(driver)
     }
 }
 
@@ -45,11 +49,14 @@ const SECONDS_PER_DAY: i64 = 86_400;
 
 /// `2026-11-29` from days since 1970-01-01 (`io.debezium.time.Date`, Connect's `Date`).
 ///
-/// Infinite dates of PostgreSQL arrive as days: -2147472692 and -2147472691 from the log (pgjdbc's
-/// -5877611-06-21 and -06-22), the truncated day of `PGStatement.DATE_*_INFINITY` from a JDBC read.
+/// Infinite dates of PostgreSQL arrive as days: -2147472692 and -2147472691 from the log (pgjdbc's -5877611-06-21
+/// and -06-22). From a JDBC read comes the day of `PGStatement.DATE_*_INFINITY` cut to 32 bits: -622191234 or, east of
+/// Greenwich, -622191233, and -625821272 or -625821271 (computed with the JDK's own calendar). No database has dates
+/// there.
 pub fn date(days: i64) -> String {
     let infinity = sign_of(days, -2_147_472_692, -2_147_472_691)
-        .or_else(|| sign_of(days, -622_191_233, 622_191_232))
+        .or_else(|| sign_of(days, -622_191_234, -625_821_272))
+        .or_else(|| sign_of(days, -622_191_233, -625_821_271))
         .or_else(|| sign_of(days, i64::from(i32::MAX), i64::from(i32::MIN)));
     match infinity {
         Some(text) => text.to_owned(),
@@ -91,6 +98,19 @@ pub fn instant(count: i64, unit: TimeUnit) -> String {
 pub fn duration(count: i64, unit: TimeUnit) -> String {
     let mut out = String::with_capacity(18);
     let (seconds, nanos) = magnitude(&mut out, count, unit);
+    push_duration(&mut out, seconds, nanos);
+    out
+}
+
+/// The same for more nanoseconds than an `i64` holds; `None` beyond all reason.
+pub fn duration_nanos(count: i128) -> Option<String> {
+    let mut out = String::from(if count < 0 { "-" } else { "" });
+    let seconds = u64::try_from(count.unsigned_abs() / 1_000_000_000).ok()?;
+    push_duration(&mut out, seconds, u32::try_from(count.unsigned_abs() % 1_000_000_000).ok()?);
+    Some(out)
+}
+
+fn push_duration(out: &mut String, seconds: u64, nanos: u32) {
     out.push_str("PT");
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     if hours > 0 {
@@ -101,10 +121,9 @@ pub fn duration(count: i64, unit: TimeUnit) -> String {
     }
     if seconds > 0 || nanos > 0 || (hours, minutes) == (0, 0) {
         let _ = write!(out, "{seconds}");
-        push_fraction(&mut out, nanos);
+        push_fraction(out, nanos);
         out.push('S');
     }
-    out
 }
 
 /// `io.debezium.time.ZonedTimestamp`: ISO 8601 with an offset, to UTC with `Z`. Debezium leaves trailing zeros of

@@ -18,10 +18,7 @@ pub(super) fn resolve(delivery: &Delivery<'_>, param: &Param, dialect: Dialect) 
     let event = &message.event;
     let missing = |what: &str| Unbindable { code: "missing_field", reason: format!("the message has no {what}") };
     let found = match param {
-        Param::Field(path) => {
-            let row = event.row();
-            row.and_then(|row| row.path(path)).ok_or_else(|| missing(&format!("field {path}")))?
-        }
+        Param::Field(path) => event.field(path).ok_or_else(|| missing(&format!("field {path}")))?,
         Param::Before(path) => {
             let value = event.before.as_ref().and_then(|row| row.path(path));
             value.ok_or_else(|| missing(&format!("field {path} before the change")))?

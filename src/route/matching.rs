@@ -60,7 +60,7 @@ impl Matcher {
         let table_fits =
             self.table.as_ref().is_none_or(|table| event.source.as_ref().is_some_and(|source| names(source, table)));
         let values_fit = self.values.iter().all(|(path, expected)| {
-            event.field(path).and_then(Value::as_text).is_some_and(|text| text == expected.as_str())
+            event.value_at(path).and_then(Value::as_text).is_some_and(|text| text == expected.as_str())
         });
         op_fits && table_fits && values_fit && self.prefix_fits(event)
     }

@@ -84,7 +84,7 @@ pub(super) fn at_place(
             Some(Value::Struct(key)) => key.path(path),
             _ => None,
         },
-        (Place::Value(path), Some(event)) => event.field(path),
+        (Place::Value(path), Some(event)) => event.value_at(path),
         (Place::Key(_) | Place::Value(_), None) => None,
     };
     Ok(value.filter(|value| **value != Value::Null).map(|value| Found { value: value.clone(), quoted: false }))

@@ -13,6 +13,8 @@ mod database;
 mod edges;
 mod equivalence;
 mod fence;
+mod field_shapes;
+mod field_types;
 mod gate;
 mod guard;
 mod http_side;

@@ -268,7 +268,7 @@ impl<'a> Compiler<'a> {
                     fields.push(Field { name: field.name.as_str().into(), schema: self.meaning(&field.schema, json)? });
                 }
                 self.around.pop();
-                struct_kind(Some(attributes.name().unwrap_or(&full_name)), fields)
+                struct_kind(Some(attributes.name().unwrap_or(&full_name)), fields, |name| attributes.parameter(name))
             }
             Avro::Array(array) => {
                 let items = self.meaning(&array.items, inner(json, "items"))?;

@@ -100,6 +100,23 @@ fn bits_are_little_endian_and_padded() {
     assert_eq!(shown("\"type\":\"boolean\"", "true").unwrap(), "true");
 }
 
+/// Little-endian bytes of any number, in any width that holds it.
+#[test]
+fn bits_of_any_width_read_as_their_number() {
+    let mut state = 9u64;
+    for _ in 0..2000 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let width = (state >> 58) as usize + 1;
+        let number = (state ^ state >> 31) & (u64::MAX >> (64 - width));
+        let bytes = &number.to_le_bytes()[..width.div_ceil(8)];
+        assert_eq!(bits(bytes, Some(width)), format!("{number:0>width$b}"));
+        let trimmed: Vec<u8> =
+            bytes.iter().rev().skip_while(|byte| **byte == 0).copied().collect::<Vec<_>>().into_iter().rev().collect();
+        assert_eq!(bits(&trimmed, Some(width)), format!("{number:0>width$b}"));
+        assert_eq!(bits(bytes, None), format!("{number:b}"));
+    }
+}
+
 #[test]
 fn unsigned_only_where_the_column_type_says_so() {
     let of =

@@ -255,6 +255,127 @@ fn a_tombstone_can_be_a_delete() {
     assert_eq!(fault(decoder.tombstone_delete(&Record::sample(None, None)).unwrap_err()).code, "delete_without_key");
 }
 
+/// As the header converters write a key that is a struct.
+#[test]
+fn keys_in_headers_are_read_as_every_converter_writes_them() {
+    let schema = r#"{"type":"struct","fields":[{"type":"int64","optional":false,"field":"a"},{"type":"string","optional":true,"field":"b"}]}"#;
+    let key = Value::Struct([("a".into(), Value::Int(7)), ("b".into(), Value::Text("x".into()))].into_iter().collect());
+    for header in [
+        r#"{"a":7,"b":"x"}"#.to_owned(),
+        r#"{"schema":null,"payload":{"a":7,"b":"x"}}"#.to_owned(),
+        format!(r#"{{"schema":{schema},"payload":{{"a":7,"b":"x"}}}}"#),
+    ] {
+        for (op, name, rows) in [
+            ("c", "__debezium.oldkey", "\"before\":null,\"after\":{\"a\":8,\"b\":\"x\"}"),
+            ("d", "__debezium.newkey", "\"before\":{\"a\":8,\"b\":\"x\"},\"after\":null"),
+        ] {
+            let record = Record::sample(
+                Some(r#"{"a":8,"b":"x"}"#),
+                Some(&format!("{{{rows},\"op\":\"{op}\",\"source\":{SOURCE}}}")),
+            );
+            let change = event(&record.with_header(name, header.as_str())).key_change;
+            let expected = match op {
+                "c" => KeyChange::CreatedFrom(key.clone()),
+                _ => KeyChange::MovedTo(key.clone()),
+            };
+            assert_eq!(change, Some(expected), "{header}");
+        }
+    }
+    // What is no key says nothing; the change itself is as good as ever.
+    let record =
+        Record::sample(Some("1"), Some(&format!("{{\"op\":\"c\",\"after\":{{\"id\":1}},\"source\":{SOURCE}}}")));
+    assert_eq!(event(&record.with_header("__debezium.oldkey", "Struct{a=7")).key_change, None);
+}
+
+#[test]
+fn documents_of_mongodb_are_rows_and_without_one_it_is_said_what_to_set() {
+    let source =
+        r#"{"connector":"mongodb","name":"m","snapshot":"false","db":"shop","collection":"orders","ord":3,"ts_ms":5}"#;
+    let of = |op: &str, before: &str, after: &str| {
+        Record::sample(
+            Some(r#"{"id":"{\"$oid\":\"65\"}"}"#),
+            Some(&format!(
+                r#"{{"before":{before},"after":{after},"updateDescription":{{"updatedFields":"{{}}"}},"op":"{op}","source":{source}}}"#
+            )),
+        )
+    };
+    let document = r#""{\"_id\":{\"$oid\":\"65\"},\"n\":12345678901234567890}""#;
+    let created = event(&of("c", "null", document));
+    assert_eq!(shown(&created.after).unwrap(), r#"{"_id":{"$oid":"65"},"n":12345678901234567890}"#);
+    let source = created.source.unwrap();
+    assert_eq!((&*source.db, &*source.table), ("shop", "orders"));
+    assert_eq!(event(&of("d", "null", "null")).op, Some(Operation::Delete));
+    let fault = decode(&of("u", "null", "null")).unwrap_err();
+    assert!(fault.code == "no_after" && fault.detail.contains("capture.mode"), "{fault}");
+    for broken in ["\"{\"", "\"[1]\"", "7"] {
+        assert_eq!(decode(&of("c", "null", broken)).unwrap_err().code, "type_mismatch");
+    }
+}
+
+const CLOUD: &str = r#""id":"e-1","source":"/debezium/postgresql/wh1","specversion":"1.0","type":"io.debezium.connector.postgresql.DataChangeEvent","time":"2031-03-09T04:05:06.123Z""#;
+
+#[test]
+fn a_cloud_event_gives_its_change_with_source_and_attributes() {
+    let extensions = r#""iodebeziumop":"u","iodebeziumconnector":"postgresql","iodebeziumname":"wh1","iodebeziumsnapshot":"false","iodebeziumdb":"depot","iodebeziumschema":"public","iodebeziumtable":"load","iodebeziumtxid":"9100","iodebeziumlsn":"700900","iodebeziumtsms":"5""#;
+    let cloud =
+        value(Some("1"), &format!(r#"{{{CLOUD},{extensions},"data":{{"before":null,"after":{{"id":7,"n":"a"}}}}}}"#));
+    assert_eq!((cloud.shape, cloud.op), (Shape::Envelope, Some(Operation::Update)));
+    let bare = r#"{"connector":"postgresql","name":"wh1","snapshot":"false","db":"depot","schema":"public","table":"load","txId":9100,"lsn":700900,"ts_ms":5}"#;
+    let envelope =
+        value(Some("1"), &format!(r#"{{"before":null,"after":{{"id":7,"n":"a"}},"source":{bare},"op":"u"}}"#));
+    assert_eq!(cloud.source, envelope.source);
+    assert_eq!((&cloud.after, &cloud.wire), (&envelope.after, &envelope.wire));
+    assert_eq!(cloud.field("id"), Some(&Value::Int(7)));
+    for (path, text) in [("id", "e-1"), ("iodebeziumop", "u"), ("data.after.id", "7"), ("n", "a")] {
+        assert_eq!(cloud.value_at(path).unwrap().as_text().unwrap(), text, "{path}");
+    }
+    assert_eq!(cloud.value_at("data.before.id"), None);
+}
+
+#[test]
+fn a_cloud_event_without_extensions_says_by_its_states_what_happened() {
+    for (data, op) in [
+        (r#"{"before":null,"after":{"id":1}}"#, Some(Operation::Update)),
+        (r#"{"before":{"id":1},"after":{"id":1}}"#, Some(Operation::Update)),
+        (r#"{"before":{"id":1},"after":null}"#, Some(Operation::Delete)),
+        (
+            r#"{"schema":{"type":"struct","fields":[]},"payload":{"before":{"id":1},"after":null}}"#,
+            Some(Operation::Delete),
+        ),
+        (r#"{"op":"c","before":null,"after":{"id":1}}"#, Some(Operation::Create)),
+        // About something else.
+        (r#"{"orderId":1}"#, None),
+        (r#"{"before":"noon","after":"one"}"#, None),
+        (r#""text""#, None),
+        ("null", None),
+        ("[1]", None),
+    ] {
+        let event = value(Some("1"), &format!("{{{CLOUD},\"data\":{data}}}"));
+        assert_eq!(event.op, op, "{data}");
+        assert_eq!(event.value_at("id"), Some(&Value::Text("e-1".into())));
+        assert_eq!(event.shape == Shape::Plain, op.is_none(), "{data}");
+    }
+    let other = value(
+        None,
+        r#"{"id":"e-1","specversion":"1.0","type":"OrderPlaced","source":"/shop","data":{"after":{"id":1}}}"#,
+    );
+    assert_eq!((other.op, other.value_at("data.after.id")), (None, Some(&Value::Int(1))));
+}
+
+#[test]
+fn marks_of_a_snapshot_do_not_change_what_a_read_is() {
+    for mark in ["true", "first", "first_in_data_collection", "last_in_data_collection", "last", "incremental"] {
+        let source = SOURCE.replace("\"false\"", &format!("\"{mark}\"")).replace("700100", "null");
+        let read = value(
+            Some("{\"id\":6}"),
+            &format!("{{\"before\":null,\"after\":{{\"id\":6}},\"op\":\"r\",\"source\":{source}}}"),
+        );
+        assert!(read.is_snapshot_read() && read.wire.row.is_some(), "{mark}");
+        let expected = if mark == "incremental" { Snapshot::Incremental } else { Snapshot::Yes };
+        assert_eq!(read.source.unwrap().snapshot, expected);
+    }
+}
+
 #[test]
 fn no_bytes_make_it_panic() {
     let seeds = [
@@ -262,6 +383,9 @@ fn no_bytes_make_it_panic() {
             r#"{{"schema":{{"type":"struct","fields":[]}},"payload":{{"op":"u","before":null,"after":{{"id":1}},"source":{SOURCE}}}}}"#
         ),
         r#"{"op":"m","message":{"prefix":1},"source":{}}"#.to_owned(),
+        format!(
+            r#"{{{CLOUD},"iodebeziumop":"c","data":{{"schema":null,"payload":{{"before":null,"after":{{"id":1}}}}}}}}"#
+        ),
         r#"{"id":1,"__op":"d","__deleted":"true","__lsn":"x"}"#.to_owned(),
     ];
     let mut state = 7u64;

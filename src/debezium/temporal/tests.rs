@@ -104,6 +104,22 @@ fn sentinels_are_infinities_in_every_unit() {
     assert_eq!(timestamp(-9_223_372_036_832_400_000, Micros), "-infinity");
     assert_eq!(timestamp(9_223_372_036_825_200, Millis), "infinity");
     assert_eq!(timestamp(-9_223_372_036_832_400, Millis), "-infinity");
+    assert_eq!(timestamp(9_223_372_036_825_200_000, Millis), "infinity");
+    assert_eq!(timestamp(-9_223_372_036_832_400_000, Millis), "-infinity");
+    assert_eq!(timestamp(i64::MAX, Nanos), "infinity");
+    assert_eq!(timestamp(i64::MIN, Nanos), "-infinity");
+    for (days, text) in [
+        (-622_191_234, "infinity"),
+        (-622_191_233, "infinity"),
+        (-625_821_272, "-infinity"),
+        (-625_821_271, "-infinity"),
+    ] {
+        assert_eq!(date(days), text);
+    }
+    // The days beside them are days.
+    for days in [-2_147_472_693, -2_147_472_690, -622_191_235, -622_191_232, -625_821_273, 622_191_232] {
+        assert_eq!(parse_date(&date(days)), Some(days), "{days}");
+    }
     assert_eq!(date_text("infinity").as_deref(), Some("infinity"));
 }
 
@@ -145,4 +161,80 @@ fn local_timestamps_take_no_offset() {
     assert_eq!(timestamp_text("2026-11-29T12:34Z").as_deref(), Some("2026-11-29T12:34:00"));
     assert_eq!(timestamp_text("2026-11-29").as_deref(), Some("2026-11-29T00:00:00"));
     assert_eq!(timestamp_text("2026-11-29T12:34:56+02:00"), None);
+}
+
+/// Numbers without an order, the same at every run.
+fn scattered(seed: u64) -> impl Iterator<Item = u64> {
+    std::iter::successors(Some(seed), |state| {
+        Some(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407))
+    })
+    .map(|state| state ^ state >> 29)
+}
+
+/// A calendar of someone else's, over the years that it knows.
+#[test]
+fn counts_are_the_moments_of_another_calendar() {
+    use jiff::Timestamp;
+    let text = |nanos: i128| {
+        let moment = Timestamp::from_nanosecond(nanos).unwrap();
+        moment.strftime("%Y-%m-%dT%H:%M:%S%.f").to_string()
+    };
+    for seed in scattered(11).take(3000) {
+        let nanos = seed.cast_signed();
+        assert_eq!(timestamp(nanos, Nanos), text(nanos.into()));
+        // From the year 1 to 9999.
+        let micros = (seed % 315_537_897_600_000_000).cast_signed() - 62_135_596_800_000_000;
+        assert_eq!(timestamp(micros, Micros), text(i128::from(micros) * 1000));
+        let millis = micros / 1000;
+        assert_eq!(timestamp(millis, Millis), text(i128::from(millis) * 1_000_000));
+        assert_eq!(
+            format!("{}T00:00:00", date(millis.div_euclid(86_400_000))),
+            text(i128::from(millis.div_euclid(86_400_000)) * 86_400_000_000_000)
+        );
+    }
+}
+
+#[test]
+fn one_instant_has_one_text_whatever_its_offset_and_fraction() {
+    for seed in scattered(5).take(3000) {
+        let micros = (seed % 253_402_300_000_000_000).cast_signed() - 2_000_000_000_000;
+        let utc = format!("{}Z", timestamp(micros, Micros));
+        assert_eq!(zoned_timestamp(&utc).as_deref(), Some(&*utc));
+        let minutes = (seed % 1681).cast_signed() - 840;
+        let local = timestamp(micros + minutes * 60_000_000, Micros);
+        let zeros = if local.contains('.') { "000"[..(seed % 4) as usize].to_owned() } else { String::new() };
+        let sign = if minutes < 0 { '-' } else { '+' };
+        let (hours, rest) = (minutes.abs() / 60, minutes.abs() % 60);
+        let text = format!("{local}{zeros}{sign}{hours:02}:{rest:02}");
+        assert_eq!(zoned_timestamp(&text).as_deref(), Some(&*utc), "{text}");
+    }
+}
+
+#[test]
+fn times_and_durations_add_up_to_their_counts() {
+    for seed in scattered(23).take(3000) {
+        let micros = (seed % 6_040_798_000_002).cast_signed() - 3_020_399_000_001;
+        let text = time(micros, Micros);
+        assert_eq!(time_text(&text).as_deref(), Some(&*text));
+        let (sign, bare) = text.strip_prefix('-').map_or((1, &*text), |bare| (-1, bare));
+        let mut parts = bare.split(':');
+        let mut part = || parts.next().unwrap();
+        let (hours, minutes, seconds) = (part().parse::<i64>().unwrap(), part().parse::<i64>().unwrap(), part());
+        let (whole, fraction) = seconds.split_once('.').unwrap_or((seconds, ""));
+        let below = format!("{fraction:0<6}").parse::<i64>().unwrap();
+        let whole = hours * 3600 + minutes * 60 + whole.parse::<i64>().unwrap();
+        assert_eq!(sign * (whole * 1_000_000 + below), micros, "{text}");
+        assert_eq!(duration_nanos(i128::from(micros) * 1000), Some(duration(micros, Micros)));
+    }
+}
+
+#[test]
+fn no_text_makes_a_reader_panic() {
+    let letters = b"0123456789-+:.TZ infyE\xc3\xa9";
+    for seed in scattered(3).take(5000) {
+        let bytes: Vec<u8> =
+            scattered(seed).take((seed % 30) as usize).map(|n| letters[(n >> 7) as usize % letters.len()]).collect();
+        let text = String::from_utf8_lossy(&bytes);
+        let _ = (zoned_timestamp(&text), zoned_time(&text), date_text(&text), timestamp_text(&text), time_text(&text));
+    }
 }
