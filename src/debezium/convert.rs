@@ -2,6 +2,8 @@
 //!
 //! Works on decoded values, not on JSON text. Bytes may be base64 text (JSON) or bytes (Avro).
 
+use std::mem;
+
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -38,24 +40,25 @@ pub enum Strictness {
 
 /// A row by its schema. The field of a column that the connector did not know becomes [`Value::Unavailable`]; a
 /// field that the schema does not name stays as it came, and what is absent stays absent.
-pub fn row(row: Row, schema: Option<&Schema>, strictness: Strictness, placeholder: &Placeholder) -> Result<Row, Fault> {
-    let mut out = Row::with_capacity(row.len());
-    for (at, (name, value)) in row.into_iter().enumerate() {
-        let field = schema.and_then(|schema| schema.field(at, &name));
-        let converted = if placeholder.stands_in(&value) {
-            Value::Unavailable
-        } else if let Some(field) = field {
-            match convert(value, field, strictness) {
-                Ok(converted) => converted,
-                Err(_) if strictness == Strictness::Salvage => Value::Unavailable,
-                Err(mismatch) => return Err(mismatch.inside(&name).fault()),
-            }
-        } else {
-            value
+pub fn row(
+    mut row: Row,
+    schema: Option<&Schema>,
+    strictness: Strictness,
+    placeholder: &Placeholder,
+) -> Result<Row, Fault> {
+    for (at, (name, value)) in row.iter_mut().enumerate() {
+        if placeholder.stands_in(value) {
+            *value = Value::Unavailable;
+            continue;
+        }
+        let Some(field) = schema.and_then(|schema| schema.field(at, name)) else { continue };
+        *value = match convert(mem::replace(value, Value::Null), field, strictness) {
+            Ok(converted) => converted,
+            Err(_) if strictness == Strictness::Salvage => Value::Unavailable,
+            Err(mismatch) => return Err(mismatch.inside(name).fault()),
         };
-        out.push(name, converted);
     }
-    Ok(out)
+    Ok(row)
 }
 
 /// A single value by its schema: a key, a plain payload.
@@ -191,16 +194,14 @@ fn convert(value: Value, schema: &Schema, strictness: Strictness) -> Result<Valu
         },
         Kind::Map { keys, values } => map(value, keys, values, strictness),
         Kind::Struct(_) => match value {
-            Value::Struct(row) => {
-                let mut out = Row::with_capacity(row.len());
-                for (at, (name, value)) in row.into_iter().enumerate() {
-                    let value = match schema.field(at, &name) {
-                        Some(field) => convert(value, field, strictness).map_err(|mismatch| mismatch.inside(&name))?,
-                        None => value,
-                    };
-                    out.push(name, value);
+            Value::Struct(mut row) => {
+                for (at, (name, value)) in row.iter_mut().enumerate() {
+                    if let Some(field) = schema.field(at, name) {
+                        let converted = convert(mem::replace(value, Value::Null), field, strictness);
+                        *value = converted.map_err(|mismatch| mismatch.inside(name))?;
+                    }
                 }
-                Ok(Value::Struct(out))
+                Ok(Value::Struct(row))
             }
             _ => Err(Mismatch::new("no struct")),
         },
@@ -300,13 +301,12 @@ fn geometry(value: Value) -> Result<Value, Mismatch> {
 /// An object where the keys are texts, else pairs.
 fn map(value: Value, keys: &Schema, values: &Schema, strictness: Strictness) -> Result<Value, Mismatch> {
     match value {
-        Value::Struct(row) => {
-            let mut out = Row::with_capacity(row.len());
-            for (name, value) in row {
-                let value = convert(value, values, strictness).map_err(|mismatch| mismatch.inside(&name))?;
-                out.push(name, value);
+        Value::Struct(mut row) => {
+            for (name, value) in row.iter_mut() {
+                let converted = convert(mem::replace(value, Value::Null), values, strictness);
+                *value = converted.map_err(|mismatch| mismatch.inside(name))?;
             }
-            Ok(Value::Struct(out))
+            Ok(Value::Struct(row))
         }
         Value::Array(pairs) => pairs
             .into_iter()
