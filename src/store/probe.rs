@@ -133,10 +133,10 @@ impl Tx {
         let plain = render(&|index| dialect.placeholder(index));
         match dialect {
             Dialect::Postgres => {
-                let types = self.parameter_types(&plain).await?;
+                let types = self.parameters(&plain).await?;
                 // To prepare asks for no privilege; to explain does.
                 let null = |index: usize| {
-                    let of = types.get(index).map_or("text", String::as_str);
+                    let of = types.get(index).map_or("text", |parameter| parameter.cast.as_str());
                     format!("CAST(CAST(NULL AS text) AS {of})")
                 };
                 self.batch(&format!("EXPLAIN {}", render(&null))).await
