@@ -30,6 +30,9 @@ const MYSQL_COLUMNS: &str = "SELECT CONVERT(column_name USING utf8mb4), CONVERT(
      CONVERT(datetime_precision, SIGNED), CONVERT(character_maximum_length, SIGNED), CONVERT(extra USING utf8mb4), \
      CONVERT(is_nullable USING utf8mb4) FROM information_schema.columns";
 
+/// JSON is another name for LONGTEXT with this check there.
+const MARIADB_JSON: &str = "SELECT CONVERT(constraint_name USING utf8mb4) FROM information_schema.check_constraints";
+
 /// `hidden` is 2 or 3 for generated columns.
 const SQLITE_COLUMNS: &str = "SELECT name, type, hidden FROM";
 
@@ -58,11 +61,25 @@ impl Tx {
             }
             Dialect::MySql => {
                 let place = if schema.is_some() { "?" } else { "DATABASE()" };
-                let binds = schema.into_iter().chain([name]).map(Bind::Text).collect();
+                let binds: Vec<Bind> = schema.into_iter().chain([name]).map(Bind::Text).collect();
                 let sql = format!(
                     "{MYSQL_COLUMNS} WHERE table_schema = {place} AND table_name = ? ORDER BY ordinal_position"
                 );
-                self.fetch(&sql, binds).await?.iter().map(mysql_column).collect()
+                let rows = self.fetch(&sql, binds.clone()).await?;
+                let mut columns: Vec<Column> = rows.iter().map(mysql_column).collect::<Result<_, _>>()?;
+                if columns.iter().any(|column| column.cast == "longtext") && self.is_mariadb().await? {
+                    let sql = format!(
+                        "{MARIADB_JSON} WHERE constraint_schema = {place} AND table_name = ? AND level = 'Column' \
+                         AND check_clause = CONCAT('json_valid(`', constraint_name, '`)')"
+                    );
+                    for row in self.fetch(&sql, binds).await? {
+                        let name = row.text(0)?;
+                        for column in columns.iter_mut().filter(|column| column.name == name) {
+                            column.holds = Holds::Json;
+                        }
+                    }
+                }
+                Ok(columns)
             }
             Dialect::Sqlite => {
                 let of = if schema.is_some() { "(?, ?)" } else { "(?)" };
@@ -71,6 +88,14 @@ impl Tx {
                 rows.iter().map(sqlite_column).collect()
             }
         }
+    }
+}
+
+impl Tx {
+    async fn is_mariadb(&mut self) -> Result<bool, StoreError> {
+        let rows = self.fetch("SELECT VERSION()", Vec::new()).await?;
+        let version = rows.first().map(|row| row.text(0)).transpose()?;
+        Ok(version.is_some_and(|version| version.contains("MariaDB")))
     }
 }
 

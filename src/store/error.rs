@@ -109,17 +109,14 @@ impl StoreError {
             // `code()` is the SQLSTATE there, which is HY000 for most of what matters.
             Dialect::MySql => answer.downcast_ref::<sqlx::mysql::MySqlDatabaseError>().number().to_string(),
         };
-        let column = match dialect {
-            Dialect::Postgres => answer.downcast_ref::<sqlx::postgres::PgDatabaseError>().column().map(str::to_owned),
-            Dialect::MySql | Dialect::Sqlite => None,
+        let (column, constraint) = match dialect {
+            Dialect::Postgres => {
+                let answer = answer.downcast_ref::<sqlx::postgres::PgDatabaseError>();
+                (answer.column().map(str::to_owned), answer.constraint().map(str::to_owned))
+            }
+            Dialect::MySql | Dialect::Sqlite => named_in(dialect, &code, answer.message()),
         };
-        Self::Answer {
-            dialect,
-            code,
-            message: answer.message().to_owned(),
-            constraint: answer.constraint().map(str::to_owned),
-            column,
-        }
+        Self::Answer { dialect, code, message: answer.message().to_owned(), constraint, column }
     }
 
     /// A text for operators: the code with what to do, where that is known.
@@ -144,6 +141,28 @@ impl StoreError {
             (Dialect::Postgres, "42P18") => Some("say the parameter's type: CAST(:name AS type)"),
             _ => None,
         }
+    }
+}
+
+/// The column and the constraint that a message names, to show them; nothing is decided by it.
+fn named_in(dialect: Dialect, code: &str, message: &str) -> (Option<String>, Option<String>) {
+    let first = |quote: char| message.split(quote).nth(1).map(str::to_owned);
+    match (dialect, code) {
+        // Column 'c' cannot be null; Field 'c' doesn't have a default value
+        (Dialect::MySql, "1048" | "1364") => (first('\''), None),
+        // Duplicate entry 'value' for key 'name'
+        (Dialect::MySql, "1062" | "1586") => {
+            (None, message.trim_end_matches('\'').rsplit('\'').next().map(str::to_owned))
+        }
+        // Check constraint 'name' is violated.
+        (Dialect::MySql, "3819") => (None, first('\'')),
+        // CONSTRAINT `name` failed for `schema`.`table`
+        (Dialect::MySql, "4025") => (None, first('`')),
+        // NOT NULL constraint failed: table.column
+        (Dialect::Sqlite, "1299") => (message.rsplit('.').next().map(str::to_owned), None),
+        // UNIQUE constraint failed: table.a, table.b
+        (Dialect::Sqlite, "2067" | "1555" | "275") => (None, message.split_once(": ").map(|(_, name)| name.to_owned())),
+        _ => (None, None),
     }
 }
 
