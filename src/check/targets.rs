@@ -68,7 +68,8 @@ async fn table(name: &str, spec: &TableSpec, store: &Store) -> Check {
             format!("make ({key}) its primary key or a unique index, whole and not deferrable, or correct `key`"),
         );
     }
-    let other = columns.iter().map(|column| column.name.as_str()).find(|column| !spec.key.iter().any(|k| k == column));
+    let freely = columns.iter().filter(|column| column.written == Written::Freely);
+    let other = freely.map(|column| column.name.as_str()).find(|column| !spec.key.iter().any(|k| k == column));
     let tried = async {
         let mut tx = store.begin().await?;
         let tried = tx.probe_target(&spec.table, &spec.key, other).await;

@@ -160,6 +160,9 @@ impl SqlEffect {
                 rows
             }
             Err(error) => {
+                if let Some(refused) = culprit::unreadable(&error) {
+                    return Ok(Some(refused));
+                }
                 let Some((answer, code)) = violation_answer(error.meaning(), violations) else { return Err(error) };
                 if answer == Answer::Ignore {
                     tx.rollback_to(SAVEPOINT).await?;
@@ -197,8 +200,15 @@ impl SqlEffect {
             });
         }
         let expected = self.steps.first().and_then(|step| step.expect_rows).is_some();
-        if !self.insert_many(tx, (insert, &prepared), rows).await? && expected {
-            // Told apart message by message.
+        let inserted = match self.insert_many(tx, (insert, &prepared), rows).await {
+            Ok(all) => all,
+            // Told apart message by message, as below.
+            Err(error) => match culprit::unreadable(&error) {
+                Some(refused) => return Ok(vec![refused; outcomes.len()]),
+                None => return Err(error),
+            },
+        };
+        if !inserted && expected {
             let reason = "not every row went in".to_owned();
             return Ok(vec![answered(Answer::Park, code::ROWS, reason, false); outcomes.len()]);
         }

@@ -309,6 +309,9 @@ impl Effect for TableEffect {
                 outcomes.pop().ok_or_else(|| StoreError::Unexpected("an effect without an outcome".to_owned()))
             }
             Err(error) => {
+                if let Some(refused) = culprit::unreadable(&error) {
+                    return Ok(refused);
+                }
                 let outcome = violation(&error, self.spec.violations).ok_or(error)?;
                 if matches!(outcome, Outcome::Ignored { .. }) {
                     // The statement has aborted the transaction on Postgres; what is ignored must not.
@@ -320,7 +323,11 @@ impl Effect for TableEffect {
     }
 
     async fn apply_all(&self, tx: &mut Tx, run: &[Delivery<'_>]) -> Option<Result<Vec<Outcome>, StoreError>> {
-        Some(self.run(tx, run).await)
+        Some(self.run(tx, run).await.or_else(|error| match culprit::unreadable(&error) {
+            // Told apart message by message.
+            Some(refused) => Ok(vec![refused; run.len()]),
+            None => Err(error),
+        }))
     }
 
     fn violated(&self, error: &StoreError) -> Option<Outcome> {

@@ -237,9 +237,9 @@ mod tests {
         for (sql, table, columns) in [
             ("INSERT INTO t (a, b) VALUES (:x, :y)", "t", "a b"),
             (
-                "insert into s.t (a, \"B c\", d) values (:x, 'k', lower(:y)), (:z, :q, 1) ON CONFLICT DO NOTHING",
+                "insert into s.t (a, \"B_C\", d) values (:x, 'k', lower(:y)), (:z, :q, 1) ON CONFLICT DO NOTHING",
                 "s.t",
-                "a - a <B c>",
+                "a - a <B_C>",
             ),
             ("UPDATE `t` SET a = :x, b = b - :y, c = (:z), d = :q WHERE e = :r", "<t>", "a - - d -"),
             ("INSERT INTO t VALUES (:x)", "", "-"),

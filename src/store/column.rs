@@ -112,7 +112,7 @@ impl Holds {
             }
             "numeric" => Self::Decimal { precision: None, scale: i64::MAX },
             // Cents in 64 bits.
-            "money" => Self::Decimal { precision: Some(18), scale: 2 },
+            "money" => Self::Decimal { precision: Some(19), scale: 2 },
             "float4" => Self::Float32,
             "float8" => Self::Float64,
             "varchar" | "bpchar" => Self::Chars { most: length() },

@@ -115,7 +115,9 @@ impl Tx {
         let table = dialect.quote_path(table);
         let key = key.iter().map(|column| dialect.quote(column)).collect::<Vec<_>>().join(", ");
         let nothing = format!("FROM {table} WHERE 1 = 0");
-        self.execute(&format!("INSERT INTO {table} ({key}) SELECT {key} {nothing}"), Vec::new()).await?;
+        // Of no consequence where no column is `GENERATED ALWAYS AS IDENTITY`.
+        let overriding = if dialect == Dialect::Postgres { "OVERRIDING SYSTEM VALUE " } else { "" };
+        self.execute(&format!("INSERT INTO {table} ({key}) {overriding}SELECT {key} {nothing}"), Vec::new()).await?;
         if let Some(other) = other.map(|column| dialect.quote(column)) {
             self.execute(&format!("UPDATE {table} SET {other} = {other} WHERE 1 = 0"), Vec::new()).await?;
         }

@@ -92,7 +92,9 @@ fn ambiguous(text: &str, holds: &Holds) -> bool {
         Holds::Bytes { .. } | Holds::Bits { .. } => return true,
         _ => return false,
     }
-    !text.is_empty() && text.len() % 4 == 0 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"+/=".contains(&b))
+    !text.is_empty()
+        && text.len().is_multiple_of(4)
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"+/=".contains(&b))
 }
 
 /// A value in words.

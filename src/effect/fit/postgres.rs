@@ -61,9 +61,12 @@ fn fitted(value: &Value, holds: &Holds) -> Result<String, Misfit> {
         (Holds::Uuid, _) => return Err(Misfit::wrong(value, "a uuid")),
         (Holds::Json | Holds::BinaryJson, _) => document(value)?.into_owned(),
         (Holds::Geometry, Value::Geometry { wkb, srid }) => hex(&spatial::extended(wkb, *srid)?),
+        // What PostGIS cannot read it answers with an internal error, which looks like the server's own trouble.
+        (Holds::Geometry, _) => return Err(Misfit::wrong(value, "a geometry")),
         (Holds::Point, Value::Geometry { wkb, .. }) => spatial::point(wkb)?,
         (Holds::Hstore, Value::Struct(row)) => hstore(row)?,
-        (Holds::Hstore, Value::Json(text)) => match parse_text(text) {
+        // A text in hstore's own syntax would be refused with an internal error where it has a fault.
+        (Holds::Hstore, Value::Json(text) | Value::Text(text)) => match parse_text(text) {
             Ok(Value::Struct(row)) => hstore(&row)?,
             _ => return Err(Misfit::wrong(value, "pairs of texts")),
         },
@@ -72,8 +75,7 @@ fn fitted(value: &Value, holds: &Holds) -> Result<String, Misfit> {
         (Holds::Array(_), Value::Text(text)) => text.to_string(),
         (Holds::Array(_), _) => return Err(Misfit::wrong(value, "an array")),
         (
-            Holds::Geometry
-            | Holds::Point
+            Holds::Point
             | Holds::Hstore
             | Holds::Vector
             | Holds::Year

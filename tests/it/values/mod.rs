@@ -54,7 +54,7 @@ async fn compare(world: &World, cases: &[Case], before: &str, shown: impl Fn(&st
     for table in ["by_table", "by_sql"] {
         let columns: Vec<String> =
             cases.iter().enumerate().map(|(n, case)| format!("c{n} {}", case.column.trim_end())).collect();
-        write!(tables, "CREATE TABLE {table} (id BIGINT PRIMARY KEY, {});\n", columns.join(", ")).unwrap();
+        writeln!(tables, "CREATE TABLE {table} (id BIGINT PRIMARY KEY, {});", columns.join(", ")).unwrap();
     }
     world.db.run(&tables).await;
     let mut config = "[pause]\nparks = 100000\nratio = 1.0\nwindow = 100000\n".to_owned();
