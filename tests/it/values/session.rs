@@ -87,6 +87,9 @@ fn generated_columns_are_left_to_the_database_and_numbers_of_the_source_kept() {
         let running = world.start(&route("w", "")).await;
         running.outcomes(3, "applied=3").await;
         assert_eq!(world.db.rows("id, a, twice", "FROM w ORDER BY id").await, ["0|1|2", "7|5|10"]);
+        let mut tx = world.db.store.begin().await.unwrap();
+        tx.probe_target(&["w".to_owned()], &["id".to_owned()], Some("a")).await.expect("`check` finds it in order");
+        tx.rollback().await;
         running.stop().await;
     });
 }
@@ -142,7 +145,38 @@ fn texts_and_instants_are_the_same_in_every_session() {
     });
 }
 
-/// An instant that is not zero must not come from NULL, and 0 not from a label's place.
+#[test]
+fn a_statement_that_sets_a_column_is_held_to_what_the_column_keeps() {
+    everywhere(|world| async move {
+        world
+            .db
+            .run(
+                "CREATE TABLE w (id BIGINT PRIMARY KEY, amount DECIMAL(8,2), n BIGINT);
+                 INSERT INTO w (id, n) VALUES (1, 5), (2, 5), (3, 5);",
+            )
+            .await;
+        let route = "[[route]]\nname = \"w\"\nmatch = { topic = \"TOPIC\" }\nmessage_id = \"header:id\"\n[route.effect]\n\
+                     kind = \"sql\"\nsteps = [{ sql = \"UPDATE w SET amount = :amount, n = n + :n WHERE id = :id\", \
+                     expect_rows = 1, otherwise = \"reject\" }]\n";
+        let long = "0.12345678901234567890123";
+        let records = [
+            Rec::new("m-1", r#"{"id":1,"amount":12.50,"n":1}"#),
+            Rec::new("m-2", format!(r#"{{"id":2,"amount":{long},"n":1}}"#)),
+            Rec::new("m-3", r#"{"id":3,"amount":null,"n":9007199254740993}"#),
+            Rec::new("m-4", r#"{"id":4,"amount":1,"n":1}"#),
+        ];
+        world.send(&records).await;
+        let running = world.start(route).await;
+        running.outcomes(4, "applied=2 rejected=1 parked=1").await;
+        let rows = world.db.rows("id, n", "FROM w ORDER BY id").await;
+        assert_eq!(rows, ["1|6", "2|5", "3|9007199254740998"]);
+        assert_eq!(world.db.count("FROM w WHERE amount = 12.5").await, 1);
+        let letters = world.db.rows("message_id, code, reason", "FROM countersign_dead_letters").await;
+        assert!(letters[0].starts_with("m-2|out_of_range|parameter amount: column amount:"), "{letters:?}");
+        running.stop().await;
+    });
+}
+
 #[test]
 fn null_is_null_where_a_column_would_put_the_present_in_its_place() {
     on(&[Engine::MariaDb], |world| async move {
