@@ -13,6 +13,7 @@ use tracing::{debug, warn};
 use crate::decision::{Outcome, Refusal, RefusalKind};
 use crate::effect::Delivery;
 use crate::pipeline::Shared;
+use crate::pipeline::attempt::{DATA_REFUSED, blame};
 use crate::pipeline::batch::{Entry, Item, Reader};
 use crate::pipeline::intake;
 use crate::pipeline::settle::settle_alone;
@@ -84,7 +85,7 @@ impl Sweeper {
         tx.savepoint(SAVEPOINT).await?;
         let delivery = Delivery { message, record: &item.record };
         let effect = &self.shared.effects[message.route];
-        let outcome = match effect.apply(&mut tx, &delivery).await {
+        let mut outcome = match effect.apply(&mut tx, &delivery).await {
             Ok(outcome) => outcome,
             Err(error) if matches!(error.meaning(), Meaning::Transient | Meaning::Fatal) => {
                 effect.forget();
@@ -93,7 +94,7 @@ impl Sweeper {
             }
             Err(error) => Outcome::Refused(Refusal {
                 kind: RefusalKind::Park,
-                code: "data_refused".to_owned(),
+                code: DATA_REFUSED.to_owned(),
                 reason: error.for_people(),
                 clean: false,
             }),
@@ -101,6 +102,7 @@ impl Sweeper {
         let attempts = waiting.attempts + 1;
         if matches!(outcome, Outcome::Refused(_)) {
             tx.rollback_to(SAVEPOINT).await?;
+            blame(&**effect, &mut tx, &delivery, &mut outcome).await;
         }
         let outcome = match tx.check_deferred().await {
             Ok(()) => outcome,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{Check, within};
 use crate::config::Config;
 use crate::effect::spec::{EffectSpec, SqlStep, TableSpec};
+use crate::store::column::Written;
 use crate::store::inspect::has_key;
 use crate::store::{Dialect, Store, StoreError};
 
@@ -36,7 +37,8 @@ async fn table(name: &str, spec: &TableSpec, store: &Store) -> Check {
     let key = spec.key.join(", ");
     let asked = async {
         let mut tx = store.begin().await?;
-        let columns = tx.columns(&spec.table).await?;
+        let mut columns = tx.columns(&spec.table).await?;
+        columns.retain(|column| column.written != Written::Generated);
         let keys = tx.unique_keys(&spec.table).await?;
         tx.rollback().await;
         Ok::<_, StoreError>((columns, keys))
@@ -66,7 +68,8 @@ async fn table(name: &str, spec: &TableSpec, store: &Store) -> Check {
             format!("make ({key}) its primary key or a unique index, whole and not deferrable, or correct `key`"),
         );
     }
-    let other = columns.iter().map(|column| column.name.as_str()).find(|column| !spec.key.iter().any(|k| k == column));
+    let freely = columns.iter().filter(|column| column.written == Written::Freely);
+    let other = freely.map(|column| column.name.as_str()).find(|column| !spec.key.iter().any(|k| k == column));
     let tried = async {
         let mut tx = store.begin().await?;
         let tried = tx.probe_target(&spec.table, &spec.key, other).await;

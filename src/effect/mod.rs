@@ -3,10 +3,14 @@
 //! This folder knows messages and transactions. It does not know Kafka, the inbox, or what is done with its answers.
 
 mod binding;
+mod culprit;
+mod fit;
+mod insert;
 pub mod spec;
 mod sql;
 mod table;
 mod table_columns;
+mod targets;
 pub mod template;
 
 use std::sync::Arc;
@@ -47,6 +51,12 @@ pub trait Effect: Send + Sync {
 
     /// What a constraint that was checked after `apply` means for the message; None if it is nothing of this effect's.
     fn violated(&self, _error: &StoreError) -> Option<Outcome> {
+        None
+    }
+
+    /// The column or parameter whose value the database refuses, where its error does not say. Asked after the
+    /// message was undone; whatever is tried here is undone as well.
+    async fn culprit(&self, _tx: &mut Tx, _delivery: &Delivery<'_>) -> Option<String> {
         None
     }
 

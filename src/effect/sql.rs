@@ -1,16 +1,19 @@
 //! The `sql` effect: the steps of a route, with values bound from the message.
 
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
 
 use async_trait::async_trait;
 
 use super::binding::{Unbindable, resolve};
+use super::insert::{InsertShape, insert_shape};
 use super::spec::{Answer, SqlStep, Violations};
-use super::template::{Param, Part, Template};
-use super::{Delivery, Effect};
+use super::table_columns::LEARNED_FOR;
+use super::targets::{Name, targets};
+use super::{Delivery, Effect, culprit};
 use crate::decision::{Outcome, Refusal, RefusalKind};
 use crate::receipt::code;
-use crate::store::{Bind, Dialect, Meaning, StoreError, Tx};
+use crate::store::{Bind, Column, Dialect, Meaning, StoreError, Tx};
 
 pub struct SqlEffect {
     steps: Vec<SqlStep>,
@@ -21,18 +24,21 @@ pub struct SqlEffect {
     insert: Option<InsertShape>,
 }
 
+/// The binds of a message's steps.
+type Bound = Result<Vec<Vec<Bind>>, Unbindable>;
+
 /// The statements as this database takes them.
 struct Prepared {
-    steps: Vec<String>,
+    steps: Vec<PreparedStep>,
     /// Postgres: the set-based form of the only step.
     many: Option<String>,
+    learned: Instant,
 }
 
-/// Where the parts of `INSERT INTO t (…) VALUES (…)` stand.
-#[derive(Clone, Debug, PartialEq)]
-struct InsertShape {
-    head: String,
-    values: Vec<Part>,
+struct PreparedStep {
+    sql: String,
+    /// What is known of each parameter: the column that takes it, else on Postgres the type that the server infers.
+    places: Vec<Option<Column>>,
 }
 
 /// Bytes of values in one multi-row statement; MariaDB's and MySQL's `max_allowed_packet` is 16 MiB or more.
@@ -48,27 +54,87 @@ impl SqlEffect {
         Self { steps, dialect, prepared: RwLock::new(None), insert }
     }
 
-    async fn prepared(&self, tx: &mut Tx) -> Result<Arc<Prepared>, StoreError> {
-        if let Some(prepared) = &*self.prepared.read().unwrap_or_else(std::sync::PoisonError::into_inner) {
-            return Ok(Arc::clone(prepared));
+    /// What is known, and whether it was asked for just now.
+    async fn prepared(&self, tx: &mut Tx) -> Result<(Arc<Prepared>, bool), StoreError> {
+        if let Some(prepared) = &*self.prepared.read().unwrap_or_else(PoisonError::into_inner)
+            && prepared.learned.elapsed() < LEARNED_FOR
+        {
+            return Ok((Arc::clone(prepared), false));
         }
+        Ok((self.prepare(tx).await?, true))
+    }
+
+    async fn prepare(&self, tx: &mut Tx) -> Result<Arc<Prepared>, StoreError> {
         let mut steps = Vec::with_capacity(self.steps.len());
         let mut many = None;
         for step in &self.steps {
-            let place = |index: usize, _: &Param| self.dialect.placeholder(index);
-            let plain = step.sql.render(place);
-            match self.dialect {
-                Dialect::Postgres => {
-                    let types = tx.parameter_types(&plain).await?;
-                    steps.push(step.sql.render(|n, _| format!("CAST(CAST(${} AS text) AS {})", n + 1, types[n])));
-                    many = self.insert.as_ref().map(|insert| insert.unnest(&types));
+            let plain = step.sql.render(|index, _| self.dialect.placeholder(index));
+            let mut places = self.columns(tx, step).await?;
+            let mut sql = plain.clone();
+            if self.dialect == Dialect::Postgres {
+                let parameters = tx.parameters(&plain).await?;
+                sql = step.sql.render(|n, _| self.dialect.cast(&format!("${}", n + 1), &parameters[n].cast));
+                many = self.insert.as_ref().map(|insert| insert.unnest(&parameters));
+                for (place, parameter) in places.iter_mut().zip(parameters) {
+                    *place = Some(match place.take() {
+                        Some(column) => Column { cast: parameter.cast, ..column },
+                        None => parameter,
+                    });
                 }
-                Dialect::MySql | Dialect::Sqlite => steps.push(plain),
             }
+            steps.push(PreparedStep { sql, places });
         }
-        let prepared = Arc::new(Prepared { steps, many });
-        *self.prepared.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(Arc::clone(&prepared));
+        let prepared = Arc::new(Prepared { steps, many, learned: Instant::now() });
+        *self.prepared.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&prepared));
         Ok(prepared)
+    }
+
+    /// The column that each parameter of a step goes to, where the statement says so.
+    async fn columns(&self, tx: &mut Tx, step: &SqlStep) -> Result<Vec<Option<Column>>, StoreError> {
+        let targets = targets(&step.sql);
+        if targets.columns.iter().all(Option::is_none) {
+            return Ok(vec![None; targets.columns.len()]);
+        }
+        let folded = |name: &Name| match self.dialect {
+            Dialect::Postgres if !name.quoted => name.text.to_lowercase(),
+            Dialect::Postgres | Dialect::MySql | Dialect::Sqlite => name.text.clone(),
+        };
+        let table: Vec<String> = targets.table.iter().map(folded).collect();
+        let known = tx.columns(&table).await?;
+        let find = |name: Name| {
+            let name = folded(&name);
+            let same = |column: &&Column| match self.dialect {
+                Dialect::Postgres => column.name == name,
+                Dialect::MySql | Dialect::Sqlite => column.name.eq_ignore_ascii_case(&name),
+            };
+            known.iter().find(same).cloned()
+        };
+        Ok(targets.columns.into_iter().map(|name| name.and_then(find)).collect())
+    }
+
+    /// Every parameter of every step, in its order.
+    fn bind(&self, prepared: &Prepared, delivery: &Delivery<'_>) -> Result<Vec<Vec<Bind>>, Unbindable> {
+        let steps = self.steps.iter().zip(&prepared.steps);
+        let bound = steps.map(|(step, known)| {
+            let params = step.sql.params().zip(&known.places);
+            params.map(|(param, place)| resolve(delivery, param, place.as_ref(), self.dialect)).collect()
+        });
+        bound.collect()
+    }
+
+    /// What does not fit is tried with what is learned anew before it is believed: a table may have been altered.
+    async fn bound(&self, tx: &mut Tx, run: &[Delivery<'_>]) -> Result<(Arc<Prepared>, Vec<Bound>), StoreError> {
+        let (mut prepared, mut new) = self.prepared(tx).await?;
+        let mut all = Vec::with_capacity(run.len());
+        for delivery in run {
+            let mut bound = self.bind(&prepared, delivery);
+            if !new && bound.is_err() {
+                (prepared, new) = (self.prepare(tx).await?, true);
+                bound = self.bind(&prepared, delivery);
+            }
+            all.push(bound);
+        }
+        Ok((prepared, all))
     }
 
     /// One step: None if it did what was expected.
@@ -94,6 +160,9 @@ impl SqlEffect {
                 rows
             }
             Err(error) => {
+                if let Some(refused) = culprit::unreadable(&error) {
+                    return Ok(Some(refused));
+                }
                 let Some((answer, code)) = violation_answer(error.meaning(), violations) else { return Err(error) };
                 if answer == Answer::Ignore {
                     tx.rollback_to(SAVEPOINT).await?;
@@ -117,12 +186,45 @@ impl SqlEffect {
         }
     }
 
+    async fn all(&self, tx: &mut Tx, insert: &InsertShape, run: &[Delivery<'_>]) -> Result<Vec<Outcome>, StoreError> {
+        let (prepared, bound) = self.bound(tx, run).await?;
+        let mut outcomes = Vec::with_capacity(run.len());
+        let mut rows = Vec::with_capacity(run.len());
+        for bound in bound {
+            outcomes.push(match bound {
+                Ok(steps) => {
+                    rows.extend(steps);
+                    Outcome::Applied
+                }
+                Err(unbindable) => parked(unbindable),
+            });
+        }
+        let expected = self.steps.first().and_then(|step| step.expect_rows).is_some();
+        let inserted = match self.insert_many(tx, (insert, &prepared), rows).await {
+            Ok(all) => all,
+            // Told apart message by message, as below.
+            Err(error) => match culprit::unreadable(&error) {
+                Some(refused) => return Ok(vec![refused; outcomes.len()]),
+                None => return Err(error),
+            },
+        };
+        if !inserted && expected {
+            let reason = "not every row went in".to_owned();
+            return Ok(vec![answered(Answer::Park, code::ROWS, reason, false); outcomes.len()]);
+        }
+        Ok(outcomes)
+    }
+
     /// True if every row went in; a trigger or rule may have kept some out, and which is not known.
-    async fn insert_many(&self, tx: &mut Tx, insert: &InsertShape, rows: Vec<Vec<Bind>>) -> Result<bool, StoreError> {
+    async fn insert_many(
+        &self,
+        tx: &mut Tx,
+        (insert, prepared): (&InsertShape, &Prepared),
+        rows: Vec<Vec<Bind>>,
+    ) -> Result<bool, StoreError> {
         let mut all = true;
         let width = insert.width();
         if self.dialect == Dialect::Postgres && width > 0 {
-            let prepared = self.prepared(tx).await?;
             let sql = prepared.many.as_deref().ok_or_else(|| StoreError::Unexpected("no set-based form".to_owned()))?;
             for chunk in chunks(rows, usize::MAX) {
                 let count = chunk.len() as u64;
@@ -150,17 +252,15 @@ impl SqlEffect {
 #[async_trait]
 impl Effect for SqlEffect {
     async fn apply(&self, tx: &mut Tx, delivery: &Delivery<'_>) -> Result<Outcome, StoreError> {
-        let mut bound = Vec::with_capacity(self.steps.len());
-        for step in &self.steps {
-            match step.sql.params().map(|param| resolve(delivery, param, self.dialect)).collect::<Result<Vec<_>, _>>() {
-                Ok(binds) => bound.push(binds),
-                Err(unbindable) => return Ok(parked(unbindable)),
-            }
-        }
-        let prepared = self.prepared(tx).await?;
+        let (prepared, mut bound) = self.bound(tx, std::slice::from_ref(delivery)).await?;
+        let bound = match bound.pop() {
+            Some(Ok(bound)) => bound,
+            Some(Err(unbindable)) => return Ok(parked(unbindable)),
+            None => Vec::new(),
+        };
         let mut clean = true;
-        for ((step, sql), binds) in self.steps.iter().zip(&prepared.steps).zip(bound) {
-            if let Some(outcome) = self.step(tx, (step, sql), binds, clean).await? {
+        for ((step, known), binds) in self.steps.iter().zip(&prepared.steps).zip(bound) {
+            if let Some(outcome) = self.step(tx, (step, &known.sql), binds, clean).await? {
                 return Ok(outcome);
             }
             clean = false;
@@ -169,27 +269,7 @@ impl Effect for SqlEffect {
     }
 
     async fn apply_all(&self, tx: &mut Tx, run: &[Delivery<'_>]) -> Option<Result<Vec<Outcome>, StoreError>> {
-        let insert = self.insert.as_ref()?;
-        let mut outcomes = Vec::with_capacity(run.len());
-        let mut rows = Vec::with_capacity(run.len());
-        for delivery in run {
-            match insert.params().map(|param| resolve(delivery, param, self.dialect)).collect::<Result<Vec<_>, _>>() {
-                Ok(binds) => {
-                    rows.push(binds);
-                    outcomes.push(Outcome::Applied);
-                }
-                Err(unbindable) => outcomes.push(parked(unbindable)),
-            }
-        }
-        let expected = self.steps.first().and_then(|step| step.expect_rows).is_some();
-        Some(match self.insert_many(tx, insert, rows).await {
-            // Told apart message by message.
-            Ok(false) if expected => {
-                let reason = "not every row went in".to_owned();
-                Ok(vec![answered(Answer::Park, code::ROWS, reason, false); outcomes.len()])
-            }
-            other => other.map(|_| outcomes),
-        })
+        Some(self.all(tx, self.insert.as_ref()?, run).await)
     }
 
     /// Which step it was is not known: the first one that has a say on this kind of constraint answers.
@@ -197,8 +277,21 @@ impl Effect for SqlEffect {
         self.steps.iter().find_map(|step| violation(error, step.violations))
     }
 
+    async fn culprit(&self, tx: &mut Tx, delivery: &Delivery<'_>) -> Option<String> {
+        let (prepared, mut bound) = self.bound(tx, std::slice::from_ref(delivery)).await.ok()?;
+        let steps = self.steps.iter().zip(&prepared.steps).zip(bound.pop()?.ok()?);
+        let tries = steps.flat_map(|((step, known), binds)| {
+            let places = step.sql.params().zip(&known.places).zip(binds);
+            places.filter_map(|((param, place), bind)| {
+                Some((format!("parameter {param}"), place.as_ref()?.cast.clone(), bind))
+            })
+        });
+        let tries: Vec<_> = tries.collect();
+        culprit::find(tx, tries).await
+    }
+
     fn forget(&self) {
-        *self.prepared.write().unwrap_or_else(std::sync::PoisonError::into_inner) = None;
+        *self.prepared.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     fn describe(&self) -> String {
@@ -273,105 +366,9 @@ fn chunks(rows: Vec<Vec<Bind>>, most: usize) -> Vec<Vec<Vec<Bind>>> {
     chunks
 }
 
-/// Recognises `INSERT INTO name (columns) VALUES (parameters and constants)` and nothing more: no second row, no
-/// subquery, no function, no `ON CONFLICT`, no `RETURNING`.
-fn insert_shape(template: &Template) -> Option<InsertShape> {
-    let [Part::Sql(first), rest @ ..] = template.parts() else { return None };
-    let pattern = r#"(?is)^(\s*INSERT\s+INTO\s+[\w."`]+\s*\([\w\s,"`]+\)\s*)VALUES\s*\((.*)$"#;
-    let captures = regex(pattern).captures(first)?;
-    let head = captures.get(1)?.as_str().to_owned();
-    let mut values = vec![Part::Sql(captures.get(2)?.as_str().to_owned())];
-    values.extend(rest.iter().cloned());
-    let Some(Part::Sql(last)) = values.last_mut() else { return None };
-    *last = last.trim_end().strip_suffix(')')?.to_owned();
-    let constants = regex(r"(?i)^(\s|,|[-+]?\d+(\.\d+)?|'[^']*'|NULL|TRUE|FALSE)*$");
-    let simple = values.iter().all(|part| match part {
-        Part::Sql(text) => constants.is_match(text),
-        Part::Param(_) => true,
-    });
-    simple.then_some(InsertShape { head, values })
-}
-
-fn regex(pattern: &str) -> regex::Regex {
-    regex::Regex::new(pattern).expect("a constant pattern")
-}
-
-impl InsertShape {
-    fn params(&self) -> impl Iterator<Item = &Param> {
-        self.values.iter().filter_map(|part| match part {
-            Part::Param(param) => Some(param),
-            Part::Sql(_) => None,
-        })
-    }
-
-    fn width(&self) -> usize {
-        self.params().count()
-    }
-
-    fn with_params(&self, mut param: impl FnMut(usize) -> String) -> String {
-        let mut index = 0;
-        self.values
-            .iter()
-            .map(|part| match part {
-                Part::Sql(text) => text.clone(),
-                Part::Param(_) => {
-                    index += 1;
-                    param(index - 1)
-                }
-            })
-            .collect()
-    }
-
-    /// Postgres: one array a parameter, in the order of the messages.
-    fn unnest(&self, types: &[String]) -> String {
-        let select = self.with_params(|n| format!("CAST(u.p{n} AS {})", types[n]));
-        let arrays = (1..=self.width()).map(|n| format!("CAST(${n} AS text[])")).collect::<Vec<_>>().join(", ");
-        let names = (0..self.width()).map(|n| format!("p{n}")).collect::<Vec<_>>().join(", ");
-        format!("{}SELECT {select} FROM unnest({arrays}) WITH ORDINALITY AS u({names}, n) ORDER BY u.n", self.head)
-    }
-
-    fn value_rows(&self, rows: usize, dialect: Dialect) -> String {
-        let width = self.width();
-        let row = |row: usize| format!("({})", self.with_params(|n| dialect.placeholder(row * width + n)));
-        format!("{}VALUES {}", self.head, (0..rows).map(row).collect::<Vec<_>>().join(", "))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn shape(sql: &str) -> Option<InsertShape> {
-        insert_shape(&Template::parse(sql).unwrap())
-    }
-
-    #[test]
-    fn only_a_plain_insert_runs_set_based() {
-        assert!(shape("INSERT INTO ledger(order_id, amount, kind) VALUES (:orderId, :amount, 'x')").is_some());
-        for other in [
-            "INSERT INTO t (a) VALUES (:a) ON CONFLICT DO NOTHING",
-            "INSERT INTO t (a) VALUES (:a) RETURNING a",
-            "INSERT INTO t (a) VALUES (:a), (:b)",
-            "INSERT INTO t (a) VALUES (lower(:a))",
-            "INSERT INTO t (a) VALUES ((SELECT max(b) FROM s WHERE c = :c))",
-            "INSERT INTO t (a) SELECT :a",
-            "UPDATE t SET a = :a",
-            "INSERT INTO t (a) VALUES (:a + 1)",
-        ] {
-            assert!(shape(other).is_none(), "{other}");
-        }
-    }
-
-    #[test]
-    fn the_set_based_forms_keep_constants_and_order() {
-        let shape = shape("INSERT INTO t (a, k, b) VALUES (:a, 'x', :b)").unwrap();
-        assert_eq!(
-            shape.unnest(&["bigint".into(), "numeric".into()]),
-            "INSERT INTO t (a, k, b) SELECT CAST(u.p0 AS bigint), 'x', CAST(u.p1 AS numeric) \
-             FROM unnest(CAST($1 AS text[]), CAST($2 AS text[])) WITH ORDINALITY AS u(p0, p1, n) ORDER BY u.n"
-        );
-        assert_eq!(shape.value_rows(2, Dialect::MySql), "INSERT INTO t (a, k, b) VALUES (?, 'x', ?), (?, 'x', ?)");
-    }
 
     #[test]
     fn statements_are_cut_by_bytes() {

@@ -1,20 +1,23 @@
 //! The `table` effect: the changes of a source table applied to a target table by its key.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use sha2::{Digest as _, Sha256};
 use tracing::warn;
 
-use super::binding::{Unbindable, bind};
+use super::binding::Unbindable;
+use super::culprit;
 use super::spec::{Answer, Guard, TableSpec};
 use super::sql::{parked, violation};
-use super::table_columns::{Cell, ColumnCache, Columns};
+use super::table_columns::{Cell, Cells, ColumnCache, Columns};
 use super::{Delivery, Effect};
 use crate::debezium::event::{ChangeEvent, Operation};
 use crate::debezium::guard::{GuardPosition, GuardVerdict, guard_position};
 use crate::debezium::value::{Row, Value};
 use crate::decision::{Outcome, Refusal, RefusalKind};
+use crate::store::column::Written;
 use crate::store::row_versions::RowVersion;
 use crate::store::{Bind, Dialect, StoreError, Tx};
 
@@ -32,6 +35,19 @@ struct RowKey {
     hash: [u8; 32],
 }
 
+/// A row to be written, or deleted where there are no cells.
+struct Change {
+    key: RowKey,
+    cells: Option<Cells>,
+}
+
+/// None for a truncate.
+type Wanted = Option<Result<Change, Unbindable>>;
+
+fn updatable(columns: &Columns, cell: &Cell) -> bool {
+    !columns.written(&cell.column, Written::Identity)
+}
+
 impl TableEffect {
     pub fn new(spec: TableSpec, pipeline: &str) -> Self {
         Self { spec, pipeline: pipeline.to_owned(), columns: ColumnCache::default() }
@@ -39,7 +55,12 @@ impl TableEffect {
 
     /// The key from the row after the change, else the one before it, else the record's key: a delete may come
     /// without a `before`, and the key columns of `before` are there even where the others are not.
-    fn key(&self, event: &ChangeEvent, dialect: Dialect) -> Result<RowKey, Unbindable> {
+    fn key(
+        &self,
+        event: &ChangeEvent,
+        columns: &Columns,
+        dialect: Dialect,
+    ) -> Result<Result<RowKey, Unbindable>, StoreError> {
         let record_key = match &event.key {
             Some(Value::Struct(row)) => Some(row),
             _ => None,
@@ -52,42 +73,32 @@ impl TableEffect {
             let found = places.iter().flatten().find_map(|row: &&Row| row.get(field).filter(|v| **v != Value::Null));
             let Some(value) = found else {
                 let reason = format!("neither the row nor the record's key has a value for key column {column}");
-                return Err(Unbindable { code: "missing_key", reason });
+                return Ok(Err(Unbindable { code: "missing_key", reason }));
             };
-            let cell = Cell { column: column.clone(), bind: bind(value, dialect)? };
+            let cell = match columns.cell(&self.spec, (column, value), dialect, event)? {
+                Ok(cell) => cell,
+                Err(unbindable) => return Ok(Err(unbindable)),
+            };
             let text = value.as_text().unwrap_or_default();
             hash.update((text.len() as u64).to_be_bytes());
             hash.update(text.as_bytes());
             cells.push(cell);
         }
-        Ok(RowKey { cells, hash: hash.finalize().into() })
+        Ok(Ok(RowKey { cells, hash: hash.finalize().into() }))
     }
 
     fn table(&self, dialect: Dialect) -> String {
         dialect.quote_path(&self.spec.table)
     }
 
-    async fn write(
-        &self,
-        tx: &mut Tx,
-        columns: &Columns,
-        event: &ChangeEvent,
-        key: &RowKey,
-    ) -> Result<Outcome, StoreError> {
+    async fn write(&self, tx: &mut Tx, columns: &Columns, change: &Change) -> Result<Outcome, StoreError> {
         let dialect = tx.dialect();
-        if event.op == Some(Operation::Delete) {
-            let (condition, binds) = key.condition(dialect, columns, 0);
+        let Change { key, cells: Some(cells) } = change else {
+            let (condition, binds) = change.key.condition(dialect, columns, 0);
             tx.execute(&format!("DELETE FROM {} WHERE {condition}", self.table(dialect)), binds).await?;
             return Ok(Outcome::Applied);
-        }
-        let Some(after) = &event.after else {
-            return Ok(parked(Unbindable { code: "no_after", reason: "the change has no row after it".to_owned() }));
         };
-        let cells = match columns.cells(&self.spec, after, dialect)? {
-            Ok(cells) => cells,
-            Err(unbindable) => return Ok(parked(unbindable)),
-        };
-        let is_key = |cell: &Cell| self.spec.key.contains(&cell.column);
+        let is_key = |cell: &Cell| key.cells.iter().any(|of_key| of_key.column == cell.column);
         let values: Vec<&Cell> = cells.cells.iter().filter(|cell| !is_key(cell)).collect();
         if !cells.unavailable.is_empty() || dialect == Dialect::MySql {
             // An upsert on MySQL would meet any unique key; an unavailable value must not be inserted anywhere.
@@ -106,13 +117,14 @@ impl TableEffect {
                 clean: true,
             }));
         }
-        self.upsert(tx, columns, &key.cells.iter().chain(values.iter().copied()).collect::<Vec<_>>()).await?;
+        self.upsert(tx, columns, key, &values).await?;
         Ok(Outcome::Applied)
     }
 
     /// False if the row is not there.
     async fn update(&self, tx: &mut Tx, columns: &Columns, values: &[&Cell], key: &RowKey) -> Result<bool, StoreError> {
         let dialect = tx.dialect();
+        let values: Vec<&Cell> = values.iter().copied().filter(|cell| updatable(columns, cell)).collect();
         if values.is_empty() {
             let (condition, binds) = key.condition(dialect, columns, 0);
             let rows = tx.fetch(&format!("SELECT 1 FROM {} WHERE {condition}", self.table(dialect)), binds).await?;
@@ -130,15 +142,19 @@ impl TableEffect {
         Ok(rows > 0)
     }
 
-    async fn upsert(&self, tx: &mut Tx, columns: &Columns, cells: &[&Cell]) -> Result<(), StoreError> {
+    async fn upsert(&self, tx: &mut Tx, columns: &Columns, key: &RowKey, values: &[&Cell]) -> Result<(), StoreError> {
         let dialect = tx.dialect();
+        let cells: Vec<&Cell> = key.cells.iter().chain(values.iter().copied()).collect();
         let names = cells.iter().map(|cell| dialect.quote(&cell.column)).collect::<Vec<_>>().join(", ");
         let places = cells.iter().enumerate().map(|(n, cell)| columns.place(dialect, &cell.column, n));
         let places = places.collect::<Vec<_>>().join(", ");
-        let mut sql = format!("INSERT INTO {} ({names}) VALUES ({places})", self.table(dialect));
+        // The source numbered its rows; a number of the target's own would be another.
+        let identity = cells.iter().any(|cell| columns.written(&cell.column, Written::Identity));
+        let overriding = if identity { " OVERRIDING SYSTEM VALUE" } else { "" };
+        let mut sql = format!("INSERT INTO {} ({names}){overriding} VALUES ({places})", self.table(dialect));
         if dialect != Dialect::MySql {
-            let key = self.spec.key.iter().map(|column| dialect.quote(column)).collect::<Vec<_>>().join(", ");
-            let set = cells.iter().filter(|cell| !self.spec.key.contains(&cell.column)).map(|cell| {
+            let key = key.cells.iter().map(|cell| dialect.quote(&cell.column)).collect::<Vec<_>>().join(", ");
+            let set = values.iter().filter(|cell| updatable(columns, cell)).map(|cell| {
                 let name = dialect.quote(&cell.column);
                 format!("{name} = excluded.{name}")
             });
@@ -149,39 +165,76 @@ impl TableEffect {
         tx.execute(&sql, cells.iter().map(|cell| cell.bind.clone()).collect()).await.map(drop)
     }
 
+    /// What an event asks for, every value fitted into its column.
+    fn change(
+        &self,
+        event: &ChangeEvent,
+        columns: &Columns,
+        dialect: Dialect,
+    ) -> Result<Result<Change, Unbindable>, StoreError> {
+        let key = match self.key(event, columns, dialect)? {
+            Ok(key) => key,
+            Err(unbindable) => return Ok(Err(unbindable)),
+        };
+        if event.op == Some(Operation::Delete) {
+            return Ok(Ok(Change { key, cells: None }));
+        }
+        let Some(after) = &event.after else {
+            return Ok(Err(Unbindable { code: "no_after", reason: "the change has no row after it".to_owned() }));
+        };
+        let cells = columns.cells(&self.spec, after, dialect, event)?;
+        Ok(cells.map(|cells| Change { key, cells: Some(cells) }))
+    }
+
+    /// The changes of a run; None for a truncate. What does not fit is tried with newly learned columns before it is
+    /// believed: the table may have been altered.
+    async fn changes(&self, tx: &mut Tx, run: &[Delivery<'_>]) -> Result<(Arc<Columns>, Vec<Wanted>), StoreError> {
+        let dialect = tx.dialect();
+        let (mut columns, mut new) = self.columns.get(tx, &self.spec.table).await?;
+        let mut changes = Vec::with_capacity(run.len());
+        for delivery in run {
+            let event = &delivery.message.event;
+            if event.op == Some(Operation::Truncate) {
+                changes.push(None);
+                continue;
+            }
+            let mut change = self.change(event, &columns, dialect);
+            if !new && !matches!(change, Ok(Ok(_))) {
+                (columns, new) = (self.columns.learn(tx, &self.spec.table).await?, true);
+                change = self.change(event, &columns, dialect);
+            }
+            changes.push(Some(change?));
+        }
+        Ok((columns, changes))
+    }
+
     async fn run(&self, tx: &mut Tx, run: &[Delivery<'_>]) -> Result<Vec<Outcome>, StoreError> {
         let dialect = tx.dialect();
-        let columns = self.columns.get(tx, &self.spec.table).await?;
-        let mut keys = Vec::with_capacity(run.len());
-        for delivery in run {
-            keys.push(match delivery.message.event.op {
-                Some(Operation::Truncate) => None,
-                _ => Some(self.key(&delivery.message.event, dialect)),
-            });
-        }
-        let mut versions = self.versions(tx, &keys).await?;
+        let (columns, changes) = self.changes(tx, run).await?;
+        let mut versions = self.versions(tx, &changes).await?;
         let mut changed: HashMap<[u8; 32], RowVersion> = HashMap::new();
         let mut outcomes = Vec::with_capacity(run.len());
-        for (delivery, key) in run.iter().zip(keys) {
+        for (delivery, change) in run.iter().zip(changes) {
             let event = &delivery.message.event;
-            outcomes.push(match key {
+            outcomes.push(match change {
                 None => {
                     tx.execute(&format!("DELETE FROM {}", self.table(dialect)), Vec::new()).await?;
                     Outcome::Applied
                 }
                 Some(Err(unbindable)) => parked(unbindable),
-                Some(Ok(key)) => {
-                    let version = match self.guard(event, versions.get(&key.hash)) {
+                Some(Ok(change)) => {
+                    let hash = change.key.hash;
+                    let version = match self.guard(event, versions.get(&hash)) {
                         Guarded::Stale => {
                             outcomes.push(Outcome::Stale);
                             continue;
                         }
                         Guarded::Apply(version) => version,
                     };
-                    let outcome = self.write(tx, &columns, event, &key).await?;
+                    let outcome = self.write(tx, &columns, &change).await?;
                     if let (Outcome::Applied, Some(version)) = (&outcome, version) {
-                        versions.insert(key.hash, version.clone());
-                        changed.insert(key.hash, version);
+                        versions.insert(hash, version.clone());
+                        changed.insert(hash, version);
                     }
                     outcome
                 }
@@ -193,15 +246,11 @@ impl TableEffect {
         Ok(outcomes)
     }
 
-    async fn versions(
-        &self,
-        tx: &mut Tx,
-        keys: &[Option<Result<RowKey, Unbindable>>],
-    ) -> Result<HashMap<[u8; 32], RowVersion>, StoreError> {
+    async fn versions(&self, tx: &mut Tx, changes: &[Wanted]) -> Result<HashMap<[u8; 32], RowVersion>, StoreError> {
         if self.spec.guard == Guard::None {
             return Ok(HashMap::new());
         }
-        let mut hashes: Vec<[u8; 32]> = keys.iter().flatten().flatten().map(|key| key.hash).collect();
+        let mut hashes: Vec<[u8; 32]> = changes.iter().flatten().flatten().map(|change| change.key.hash).collect();
         hashes.sort_unstable();
         hashes.dedup();
         tx.row_versions(&self.pipeline, &self.spec.table.join("."), &hashes).await
@@ -260,6 +309,9 @@ impl Effect for TableEffect {
                 outcomes.pop().ok_or_else(|| StoreError::Unexpected("an effect without an outcome".to_owned()))
             }
             Err(error) => {
+                if let Some(refused) = culprit::unreadable(&error) {
+                    return Ok(refused);
+                }
                 let outcome = violation(&error, self.spec.violations).ok_or(error)?;
                 if matches!(outcome, Outcome::Ignored { .. }) {
                     // The statement has aborted the transaction on Postgres; what is ignored must not.
@@ -271,11 +323,27 @@ impl Effect for TableEffect {
     }
 
     async fn apply_all(&self, tx: &mut Tx, run: &[Delivery<'_>]) -> Option<Result<Vec<Outcome>, StoreError>> {
-        Some(self.run(tx, run).await)
+        Some(self.run(tx, run).await.or_else(|error| match culprit::unreadable(&error) {
+            // Told apart message by message.
+            Some(refused) => Ok(vec![refused; run.len()]),
+            None => Err(error),
+        }))
     }
 
     fn violated(&self, error: &StoreError) -> Option<Outcome> {
         violation(error, self.spec.violations)
+    }
+
+    async fn culprit(&self, tx: &mut Tx, delivery: &Delivery<'_>) -> Option<String> {
+        let (columns, mut changes) = self.changes(tx, std::slice::from_ref(delivery)).await.ok()?;
+        let change = changes.pop()??.ok()?;
+        let cells = change.key.cells.iter().chain(change.cells.iter().flat_map(|cells| &cells.cells));
+        let tries = cells.filter_map(|cell| {
+            let column = columns.find(&cell.column, tx.dialect())?;
+            Some((format!("column {}", column.name), column.cast.clone(), cell.bind.clone()))
+        });
+        let tries: Vec<_> = tries.collect();
+        culprit::find(tx, tries).await
     }
 
     fn forget(&self) {

@@ -44,6 +44,19 @@ pub enum Meta {
     SourceTime,
 }
 
+/// As written, without the colon; of the metadata only that it is some.
+impl std::fmt::Display for Param {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Field(name) => f.write_str(name),
+            Self::Before(name) => write!(f, "before.{name}"),
+            Self::Key(name) => write!(f, "key.{name}"),
+            Self::Header(name) => write!(f, "header.{name}"),
+            Self::Meta(_) => f.write_str("meta"),
+        }
+    }
+}
+
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum TemplateError {
     #[error("the statement is empty")]

@@ -12,7 +12,7 @@ use super::judge::{Judgement, judge};
 use super::marks::valid_marks;
 use super::settle::{OPERATOR, Settled, WAITING, settle};
 use crate::decision::{Outcome, ParkWindow, RecordOutcome, Refusal, RefusalKind};
-use crate::effect::Delivery;
+use crate::effect::{Delivery, Effect};
 use crate::gate::Mark;
 use crate::message::DigestMatch;
 use crate::store::inbox::{BatchHead, NewRow, Seen, Status};
@@ -39,6 +39,8 @@ pub enum Mode {
 /// Messages in one transaction with savepoints.
 pub const MAX_SAVEPOINTS: usize = 60;
 const SAVEPOINT: &str = "countersign_message";
+/// The code of a message whose data the database refuses.
+pub(crate) const DATA_REFUSED: &str = "data_refused";
 
 /// What to run.
 pub struct Attempt<'a> {
@@ -345,7 +347,7 @@ impl Attempt<'_> {
                     },
                 };
             }
-            let outcome = match applied {
+            let mut outcome = match applied {
                 Ok(outcome) => outcome,
                 Err(error) => match refusal(&error) {
                     Some(refusal) => Outcome::Refused(refusal),
@@ -354,6 +356,7 @@ impl Attempt<'_> {
             };
             if needs_undo(&outcome) {
                 tx.rollback_to(SAVEPOINT).await?;
+                blame(&**effect, tx, delivery, &mut outcome).await;
             } else {
                 tx.release_savepoint(SAVEPOINT).await?;
             }
@@ -389,6 +392,16 @@ impl Attempt<'_> {
     }
 }
 
+/// Postgres does not say which column a value was for.
+pub(crate) async fn blame(effect: &dyn Effect, tx: &mut Tx, delivery: &Delivery<'_>, outcome: &mut Outcome) {
+    if let Outcome::Refused(refusal) = outcome
+        && refusal.code == DATA_REFUSED
+        && let Some(place) = effect.culprit(tx, delivery).await
+    {
+        refusal.reason = format!("{place}: {}", refusal.reason);
+    }
+}
+
 fn by_operator(item: &Item) -> bool {
     matches!(&item.entry, Entry::Faulty(faulty) if faulty.class == OPERATOR)
 }
@@ -400,7 +413,7 @@ fn needs_undo(outcome: &Outcome) -> bool {
 /// A definite answer of the database about this message alone.
 fn refusal(error: &StoreError) -> Option<Refusal> {
     let code = match error.meaning() {
-        Meaning::Poison => "data_refused",
+        Meaning::Poison => DATA_REFUSED,
         Meaning::Unique => "unique_violation",
         Meaning::ForeignKey => "foreign_key_violation",
         Meaning::Check => "check_violation",

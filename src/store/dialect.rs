@@ -54,6 +54,15 @@ impl Dialect {
         }
     }
 
+    /// Postgres: a text as a value of this type. `money` is read by the server's locale, `numeric` by none.
+    pub fn cast(self, text: &str, to: &str) -> String {
+        match (self, to) {
+            (Self::Postgres, "money") => format!("CAST(CAST(CAST({text} AS text) AS numeric) AS money)"),
+            (Self::Postgres, _) => format!("CAST(CAST({text} AS text) AS {to})"),
+            (Self::MySql | Self::Sqlite, _) => text.to_owned(),
+        }
+    }
+
     /// A qualified name, each part quoted.
     pub fn quote_path(self, parts: &[String]) -> String {
         parts.iter().map(|part| self.quote(part)).collect::<Vec<_>>().join(".")

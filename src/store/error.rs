@@ -54,6 +54,11 @@ impl StoreError {
         }
     }
 
+    /// A text that a type's own syntax does not allow, if the statement itself is known to be right.
+    pub fn is_unreadable(&self) -> bool {
+        matches!(self, Self::Answer { dialect: Dialect::Postgres, code, .. } if code == UNREADABLE)
+    }
+
     /// Two transactions waited for each other, and this one had to give way.
     pub fn is_deadlock(&self) -> bool {
         let Self::Answer { dialect, code, .. } = self else { return false };
@@ -77,14 +82,20 @@ impl StoreError {
     pub fn for_people(&self) -> String {
         let Self::Answer { dialect, code, message, column, .. } = self else { return self.to_string() };
         let text = match dialect {
-            // `invalid input syntax for type numeric: "abc"`
-            Dialect::Postgres => message.split_once(": \"").map_or(message.as_str(), |(before, _)| before).to_owned(),
-            // `Incorrect decimal value: 'abc' for column ...`
-            Dialect::MySql => match (message.find("value: '"), message.rfind("' for ")) {
-                (Some(from), Some(to)) if from < to => format!("{}value{}", &message[..from], &message[to + 1..]),
+            // `invalid input syntax for type numeric: "abc"`, `value "99999" is out of range for type smallint`
+            Dialect::Postgres if quotes_values(code) => match (message.find('"'), message.rfind('"')) {
+                (Some(from), Some(to)) if from < to => {
+                    format!("{}…{}", &message[..from], &message[to + 1..]).trim_end_matches(": …").to_owned()
+                }
                 _ => message.clone(),
             },
-            Dialect::Sqlite => message.clone(),
+            // `Incorrect decimal value: 'abc' for column ...`, `Truncated incorrect DECIMAL value: 'abc'`
+            Dialect::MySql => match (message.find("value: '"), message.rfind("' for ")) {
+                (Some(from), Some(to)) if from < to => format!("{}value{}", &message[..from], &message[to + 1..]),
+                (Some(from), _) => format!("{}value", &message[..from]),
+                _ => message.clone(),
+            },
+            Dialect::Postgres | Dialect::Sqlite => message.clone(),
         };
         match column {
             Some(column) => format!("{text} (column {column}, code {code})"),
@@ -109,17 +120,14 @@ impl StoreError {
             // `code()` is the SQLSTATE there, which is HY000 for most of what matters.
             Dialect::MySql => answer.downcast_ref::<sqlx::mysql::MySqlDatabaseError>().number().to_string(),
         };
-        let column = match dialect {
-            Dialect::Postgres => answer.downcast_ref::<sqlx::postgres::PgDatabaseError>().column().map(str::to_owned),
-            Dialect::MySql | Dialect::Sqlite => None,
+        let (column, constraint) = match dialect {
+            Dialect::Postgres => {
+                let answer = answer.downcast_ref::<sqlx::postgres::PgDatabaseError>();
+                (answer.column().map(str::to_owned), answer.constraint().map(str::to_owned))
+            }
+            Dialect::MySql | Dialect::Sqlite => named_in(dialect, &code, answer.message()),
         };
-        Self::Answer {
-            dialect,
-            code,
-            message: answer.message().to_owned(),
-            constraint: answer.constraint().map(str::to_owned),
-            column,
-        }
+        Self::Answer { dialect, code, message: answer.message().to_owned(), constraint, column }
     }
 
     /// A text for operators: the code with what to do, where that is known.
@@ -144,6 +152,36 @@ impl StoreError {
             (Dialect::Postgres, "42P18") => Some("say the parameter's type: CAST(:name AS type)"),
             _ => None,
         }
+    }
+}
+
+/// Whether what Postgres quotes in the message is a value, and no name.
+fn quotes_values(code: &str) -> bool {
+    code.starts_with("22") || code == UNREADABLE
+}
+
+/// How the input functions of ltree, hstore, tsquery and others refuse a text: as a syntax error.
+const UNREADABLE: &str = "42601";
+
+/// The column and the constraint that a message names, to show them; nothing is decided by it.
+fn named_in(dialect: Dialect, code: &str, message: &str) -> (Option<String>, Option<String>) {
+    let first = |quote: char| message.split(quote).nth(1).map(str::to_owned);
+    match (dialect, code) {
+        // Column 'c' cannot be null; Field 'c' doesn't have a default value
+        (Dialect::MySql, "1048" | "1364") => (first('\''), None),
+        // Duplicate entry 'value' for key 'name'
+        (Dialect::MySql, "1062" | "1586") => {
+            (None, message.trim_end_matches('\'').rsplit('\'').next().map(str::to_owned))
+        }
+        // Check constraint 'name' is violated.
+        (Dialect::MySql, "3819") => (None, first('\'')),
+        // CONSTRAINT `name` failed for `schema`.`table`
+        (Dialect::MySql, "4025") => (None, first('`')),
+        // NOT NULL constraint failed: table.column
+        (Dialect::Sqlite, "1299") => (message.rsplit('.').next().map(str::to_owned), None),
+        // UNIQUE constraint failed: table.a, table.b
+        (Dialect::Sqlite, "2067" | "1555" | "275") => (None, message.split_once(": ").map(|(_, name)| name.to_owned())),
+        _ => (None, None),
     }
 }
 
@@ -186,7 +224,7 @@ fn mysql(number: u16) -> Meaning {
         // 3819 is MySQL's check constraint, 4025 MariaDB's.
         1048 | 1364 | 3819 | 4025 => Meaning::Check,
         1118 | 1138 | 1264 | 1265 | 1292 | 1366 | 1367 | 1406 | 1411 | 1416 | 1426 | 1525 | 1690 | 3140 | 3141
-        | 3156 | 3903 | 4038 | 1365 => Meaning::Poison,
+        | 3156 | 3903 | 4038 | 1365 | 1300 | 3037 | 3616 | 3617 | 3643 => Meaning::Poison,
         1044 | 1045 | 1049 | 1052 | 1054 | 1064 | 1109 | 1110 | 1136 | 1142 | 1143 | 1146 | 1227 | 1305 | 1318
         | 1370 | 1698 | 1111 | 1072 | 1267 => Meaning::Fatal,
         _ => Meaning::Transient,
@@ -237,6 +275,54 @@ mod tests {
             assert_eq!(meaning(dialect, unique), Meaning::Unique);
             assert_eq!(meaning(dialect, foreign_key), Meaning::ForeignKey);
             assert_eq!(meaning(dialect, check), Meaning::Check);
+        }
+    }
+
+    #[test]
+    fn people_see_no_values() {
+        let shown = |dialect, code: &str, message: &str| {
+            let (code, message) = (code.to_owned(), message.to_owned());
+            StoreError::Answer { dialect, code, message, constraint: None, column: None }.for_people()
+        };
+        for (code, message, expected) in [
+            (
+                "22P02",
+                "invalid input syntax for type numeric: \"a\"b\"",
+                "invalid input syntax for type numeric (code 22P02)",
+            ),
+            (
+                "22003",
+                "value \"99\" is out of range for type smallint",
+                "value … is out of range for type smallint (code 22003)",
+            ),
+            (
+                "22001",
+                "value too long for type character varying(5)",
+                "value too long for type character varying(5) (code 22001)",
+            ),
+        ] {
+            assert_eq!(shown(Dialect::Postgres, code, message), expected);
+        }
+        assert_eq!(
+            shown(Dialect::MySql, "1366", "Incorrect integer value: 'it's' for column `s`.`t`.`c` at row 1"),
+            "Incorrect integer value for column `s`.`t`.`c` at row 1 (code 1366)"
+        );
+        assert_eq!(
+            shown(Dialect::MySql, "1292", "Truncated incorrect DECIMAL value: 'secret'"),
+            "Truncated incorrect DECIMAL value (code 1292)"
+        );
+    }
+
+    #[test]
+    fn messages_name_columns_and_constraints() {
+        for (dialect, code, message, column, constraint) in [
+            (Dialect::MySql, "1048", "Column 'c' cannot be null", Some("c"), None),
+            (Dialect::MySql, "1062", "Duplicate entry 'it's' for key 'by_name'", None, Some("by_name")),
+            (Dialect::MySql, "4025", "CONSTRAINT `doc` failed for `db`.`t`", None, Some("doc")),
+            (Dialect::Sqlite, "1299", "NOT NULL constraint failed: t.c", Some("c"), None),
+            (Dialect::Sqlite, "2067", "UNIQUE constraint failed: t.a, t.b", None, Some("t.a, t.b")),
+        ] {
+            assert_eq!(named_in(dialect, code, message), (column.map(str::to_owned), constraint.map(str::to_owned)));
         }
     }
 

@@ -6,6 +6,7 @@
 //! of the file that runs them.
 
 pub mod bind;
+pub mod column;
 pub mod dead_letters;
 mod describe;
 pub mod dialect;
@@ -32,7 +33,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Executor, MySql, MySqlPool, PgPool, Po
 use tracing::log::LevelFilter;
 
 pub use bind::{Bind, StoreRow};
-pub use describe::Column;
+pub use column::{Column, Holds};
 pub use dialect::Dialect;
 pub use error::{Meaning, StoreError};
 pub use tx::Tx;
@@ -76,10 +77,10 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// An unused connection is closed before the server does it.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// Strict, so that nothing is cut or clamped silently; `\` is no escape, `||` joins texts: as in standard SQL
-/// and as on the two other databases. Set at each connection, whatever the server's own mode.
+/// Strict, so that nothing is cut or clamped silently; `\` is no escape, `||` joins texts, 0 is 0 in an AUTO_INCREMENT
+/// column: as in standard SQL and as on the two other databases. Set at each connection, whatever the server's own mode.
 const MYSQL_SESSION: &str = "SET SESSION sql_mode = \
-     'STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT', \
+     'STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT,NO_AUTO_VALUE_ON_ZERO', \
      time_zone = '+00:00'";
 const MYSQL_ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
 

@@ -115,7 +115,9 @@ impl Tx {
         let table = dialect.quote_path(table);
         let key = key.iter().map(|column| dialect.quote(column)).collect::<Vec<_>>().join(", ");
         let nothing = format!("FROM {table} WHERE 1 = 0");
-        self.execute(&format!("INSERT INTO {table} ({key}) SELECT {key} {nothing}"), Vec::new()).await?;
+        // Of no consequence where no column is `GENERATED ALWAYS AS IDENTITY`.
+        let overriding = if dialect == Dialect::Postgres { "OVERRIDING SYSTEM VALUE " } else { "" };
+        self.execute(&format!("INSERT INTO {table} ({key}) {overriding}SELECT {key} {nothing}"), Vec::new()).await?;
         if let Some(other) = other.map(|column| dialect.quote(column)) {
             self.execute(&format!("UPDATE {table} SET {other} = {other} WHERE 1 = 0"), Vec::new()).await?;
         }
@@ -133,10 +135,10 @@ impl Tx {
         let plain = render(&|index| dialect.placeholder(index));
         match dialect {
             Dialect::Postgres => {
-                let types = self.parameter_types(&plain).await?;
+                let types = self.parameters(&plain).await?;
                 // To prepare asks for no privilege; to explain does.
                 let null = |index: usize| {
-                    let of = types.get(index).map_or("text", String::as_str);
+                    let of = types.get(index).map_or("text", |parameter| parameter.cast.as_str());
                     format!("CAST(CAST(NULL AS text) AS {of})")
                 };
                 self.batch(&format!("EXPLAIN {}", render(&null))).await

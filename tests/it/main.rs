@@ -34,5 +34,6 @@ mod rows;
 mod sweeping;
 mod tidy;
 mod trouble;
+mod values;
 mod wait;
 mod world;

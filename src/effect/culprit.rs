@@ -1,0 +1,39 @@
+//! Finds out which value a database refuses, where its error does not say.
+
+use crate::decision::{Outcome, Refusal, RefusalKind};
+use crate::store::{Bind, Dialect, Meaning, StoreError, Tx};
+
+const SAVEPOINT: &str = "countersign_culprit";
+
+/// Casts each value by itself to the type of its place; the first one that the database refuses is it. Only Postgres
+/// needs this: MySQL and SQLite name the column in their message.
+pub(super) async fn find(tx: &mut Tx, values: Vec<(String, String, Bind)>) -> Option<String> {
+    let dialect = tx.dialect();
+    if dialect != Dialect::Postgres {
+        return None;
+    }
+    for (name, cast, bind) in values {
+        if !matches!(bind, Bind::Text(_)) {
+            continue;
+        }
+        tx.savepoint(SAVEPOINT).await.ok()?;
+        let tried = tx.fetch(&format!("SELECT {} IS NULL", dialect.cast("$1", &cast)), vec![bind]).await;
+        tx.rollback_to(SAVEPOINT).await.ok()?;
+        match tried {
+            Err(error) if error.is_unreadable() || matches!(error.meaning(), Meaning::Poison | Meaning::Check) => {
+                return Some(name);
+            }
+            Err(_) | Ok(_) => {}
+        }
+    }
+    None
+}
+
+/// A text that the type of its place cannot read, in a statement that was prepared before: a fault of the message and
+/// not of the statement.
+pub(super) fn unreadable(error: &StoreError) -> Option<Outcome> {
+    error.is_unreadable().then(|| {
+        let (code, reason) = ("data_refused".to_owned(), error.for_people());
+        Outcome::Refused(Refusal { kind: RefusalKind::Park, code, reason, clean: false })
+    })
+}
