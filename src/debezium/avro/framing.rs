@@ -121,10 +121,19 @@ pub fn locate<'a>(record: &Record, part: Part, bytes: &'a [u8], options: Option<
 /// Registries count from 1; this many schemas are in none.
 const MOST_ID: u32 = i32::MAX as u32;
 
-/// Avro where no registry is configured. A body that merely begins with 00 is no sign of it in a record that names
-/// its message in a header: an outbox payload may be any bytes.
+/// Avro where no registry is configured. A body that merely begins with 00 is no sign of it: an id must stand there
+/// that a registry could have given, and a record that names its message in a header is an outbox's, whose payload may
+/// be any bytes.
 fn recognise<'a>(record: &Record, part: Part, bytes: &[u8]) -> Framed<'a> {
-    let framed = bytes.len() > 5 && bytes[0] == 0 && record.header_values("id").next().is_none();
+    let plausible = match bytes {
+        [0, rest @ ..] => {
+            let four = rest.first_chunk::<4>().map(|id| u64::from(u32::from_be_bytes(*id)));
+            let eight = rest.first_chunk::<8>().map(|id| u64::from_be_bytes(*id));
+            four.into_iter().chain(eight).any(|id| (1..=u64::from(MOST_ID)).contains(&id))
+        }
+        _ => false,
+    };
+    let framed = plausible && record.header_values("id").next().is_none();
     if framed || header_id(record, part).is_some() {
         return Framed::Misfit(format!("{part} is Avro: a schema registry is needed, set `url` in [registry]"));
     }
