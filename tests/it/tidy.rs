@@ -91,8 +91,8 @@ fn the_pure_layer_knows_no_clock_no_io_and_no_async() {
     let pure = LAYERS[0].1;
     let mut faults = Vec::new();
     for (path, text) in sources() {
-        let tests = path.file_stem().is_some_and(|stem| stem == "tests");
-        if tests || !pure.contains(&module(&path).as_str()) || module(&path) == "metrics" {
+        let is_test = path.file_stem().is_some_and(|stem| stem == "tests");
+        if is_test || !pure.contains(&module(&path).as_str()) || module(&path) == "metrics" {
             continue;
         }
         let code = code(&text);
