@@ -149,6 +149,11 @@ impl Pipeline {
         self.shared.observer = Some(observer);
     }
 
+    /// What its lanes would share, for work without any.
+    pub(super) fn into_shared(self) -> Shared {
+        self.shared
+    }
+
     pub fn view(&self) -> &PipelineView {
         &self.view
     }

@@ -8,6 +8,7 @@ pub mod lane;
 mod look_up;
 mod marks;
 pub mod processor;
+pub mod replay;
 pub(crate) mod settle;
 pub mod status;
 mod turns;
