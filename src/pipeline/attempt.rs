@@ -102,6 +102,13 @@ pub struct Recorded {
     pub note: Option<DigestMatch>,
 }
 
+impl Recorded {
+    /// Parked for now: set aside, to be tried again.
+    pub fn waits(&self) -> bool {
+        self.reason.as_deref() == Some(WAITING)
+    }
+}
+
 /// An attempt that failed; everything is undone.
 pub struct Failure {
     /// The record that caused it, where that is known.

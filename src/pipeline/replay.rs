@@ -4,14 +4,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
 use super::attempt::{Committed, Lane};
-use super::batch::{Item, Reader};
+use super::batch::{Entry, Item, Reader};
+use super::intake::{self, Hindrance};
 use super::processor::{Halt, Processor};
-use super::status::{LaneState, Lanes};
+use super::status::{LaneName, LaneState, Lanes};
 use crate::record::Record;
 use crate::store::lanes::LaneKey;
 
@@ -79,13 +81,47 @@ impl Replay {
             stop: self.stop.clone(),
             known_next: AtomicI64::new(0),
         };
-        let mut items: Vec<Item> = records.into_iter().map(|record| self.reader.read(record, 0)).collect();
+        let mut items = Vec::with_capacity(records.len());
+        for record in records {
+            let entry = self.entry(&record, &name).await?;
+            items.push(Item { record, entry });
+        }
         let next = position.offset.saturating_add(1);
         let ended = processor.process(&self.reader, &mut items, next, |_, committed| done(committed)).await;
         self.lanes.set(&name, LaneState::Running);
         ended
     }
+
+    /// What a record is, however long its schema takes.
+    async fn entry(&mut self, record: &Record, name: &LaneName) -> Result<Entry, Halt> {
+        loop {
+            let hindrance = tokio::select! {
+                () = self.stop.cancelled() => return Err(Halt::Stopped),
+                entry = intake::entry(&mut self.reader, record, 0, self.shared.registry.as_ref()) => match entry {
+                    Ok(entry) => return Ok(entry),
+                    Err(hindrance) => hindrance,
+                },
+            };
+            let wait = match hindrance {
+                Hindrance::Outage { reason, retry_after } => {
+                    self.lanes.set(name, LaneState::Retrying(reason));
+                    retry_after.unwrap_or(RETRY)
+                }
+                Hindrance::Setup(reason) => {
+                    self.lanes.set(name, LaneState::Stopped(format!("{}: {reason}", record.position)));
+                    RETRY
+                }
+            };
+            tokio::select! {
+                () = self.stop.cancelled() => return Err(Halt::Stopped),
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
 }
+
+/// Between two questions to a registry that does not answer.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// The records of each topic and partition, in the order in which the first of them came.
 fn by_partition(records: Vec<Record>) -> Vec<Vec<Record>> {
