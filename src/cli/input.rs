@@ -106,7 +106,8 @@ impl Input {
         let mut total = 0;
         for path in paths.iter().filter(|path| !is_stdin(path)) {
             let unusable = |why: String| Failure::Usage(format!("{}: {why}", path.display()));
-            let facts = File::open(path).and_then(|file| file.metadata()).map_err(|error| unusable(error.to_string()))?;
+            let facts =
+                File::open(path).and_then(|file| file.metadata()).map_err(|error| unusable(error.to_string()))?;
             if facts.is_dir() {
                 return Err(unusable("is a folder; name the files in it".to_owned()));
             }

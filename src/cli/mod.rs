@@ -1,5 +1,6 @@
 //! The command line.
 
+mod capture;
 mod check;
 mod dead_letters;
 mod demo;
@@ -44,6 +45,8 @@ enum Command {
     Migrate(migrate::MigrateArgs),
     /// Decodes records and prints a line for each; writes nothing anywhere.
     Inspect(inspect::InspectArgs),
+    /// Writes a window of a topic as record lines.
+    Capture(capture::CaptureArgs),
     /// Sends record lines, or a window of a topic, through the pipeline: what was done before is not done again.
     Replay(replay::ReplayArgs),
     /// Tells the whole story of one message.
@@ -162,6 +165,7 @@ async fn command(command: Command) -> Done {
         Command::Check(args) => check::run(&args).await,
         Command::Migrate(args) => migrate::run(&args).await,
         Command::Inspect(args) => inspect::run(&args).await,
+        Command::Capture(args) => capture::run(&args).await,
         Command::Replay(args) => replay::run(&args).await,
         Command::Explain(args) => receipts::explain(&args).await,
         Command::Receipts(command) => receipts::run(&command).await,

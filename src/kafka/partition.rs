@@ -224,11 +224,7 @@ pub(super) fn record_of(message: &BorrowedMessage<'_>, topic: &Arc<str>) -> Reco
             .collect()
     });
     Record {
-        position: RecordPosition {
-            topic: Arc::clone(topic),
-            partition: message.partition(),
-            offset: message.offset(),
-        },
+        position: RecordPosition { topic: Arc::clone(topic), partition: message.partition(), offset: message.offset() },
         timestamp_ms: message.timestamp().to_millis(),
         headers,
         key: message.key().map(<[u8]>::to_vec),

@@ -86,8 +86,7 @@ impl Window {
             Unanswered::Unreachable(text) => WindowError::Unreachable(text),
             Unanswered::Setup(text) | Unanswered::Unsupported(text) => WindowError::Setup(text),
         };
-        let cluster =
-            Questions::new(&options.connection).and_then(|ask| ask.cluster(ASK)).map_err(unanswered)?;
+        let cluster = Questions::new(&options.connection).and_then(|ask| ask.cluster(ASK)).map_err(unanswered)?;
         let topic = cluster.topics.iter().find(|topic| topic.name == options.topic && topic.partitions > 0);
         let count = topic.ok_or_else(|| WindowError::NoTopic(options.topic.clone()))?.partitions;
         let partitions = match options.partition {
@@ -109,11 +108,7 @@ impl Window {
     }
 
     /// Reads partition after partition, each in the order of its offsets, until `each` says false or `stopped` true.
-    pub fn read(
-        self,
-        stopped: &dyn Fn() -> bool,
-        each: &mut dyn FnMut(Record) -> bool,
-    ) -> Result<(), WindowError> {
+    pub fn read(self, stopped: &dyn Fn() -> bool, each: &mut dyn FnMut(Record) -> bool) -> Result<(), WindowError> {
         for span in self.spans.iter().filter(|span| span.from < span.to) {
             let mut list = TopicPartitionList::new();
             list.add_partition_offset(&self.topic, span.partition, Offset::Offset(span.from)).map_err(told)?;

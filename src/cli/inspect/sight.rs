@@ -107,9 +107,7 @@ impl Eye {
         match self.decoder.decode(record) {
             Ok(decoded) => Ok(decoded),
             Err(Unread::Fault(fault)) => Err((fault, Verdict::Undecodable)),
-            Err(Unread::Schema(id)) => {
-                Err((Fault::new("no_registry", format!("{id} is needed")), Verdict::NoRegistry))
-            }
+            Err(Unread::Schema(id)) => Err((Fault::new("no_registry", format!("{id} is needed")), Verdict::NoRegistry)),
             Err(Unread::Setup(why)) => Err((Fault::new("no_registry", why), Verdict::NoRegistry)),
         }
     }
@@ -146,11 +144,8 @@ impl Eye {
         let entry = match intake::entry(&mut pipeline.reader, record, 0).await {
             Ok(entry) => entry,
             Err(hindrance) => {
-                sight.error = Some(Trouble {
-                    class: "transient",
-                    code: "no_registry".to_owned(),
-                    detail: hindrance.to_string(),
-                });
+                sight.error =
+                    Some(Trouble { class: "transient", code: "no_registry".to_owned(), detail: hindrance.to_string() });
                 return;
             }
         };
@@ -183,7 +178,8 @@ impl Eye {
             sight.key = event.key;
         } else if let Some(key) = &record.key {
             let text = std::str::from_utf8(key);
-            sight.key = Some(text.map_or_else(|_| Value::Bytes(key.as_slice().into()), |text| Value::Text(text.into())));
+            sight.key =
+                Some(text.map_or_else(|_| Value::Bytes(key.as_slice().into()), |text| Value::Text(text.into())));
         }
         let Some(pipeline) = &mut self.pipeline else {
             sight.digest = Some(Unusable::unknown(record, Fault::new("undecodable", "")).digest.as_str().to_owned());
