@@ -133,12 +133,12 @@ fn changes(before: &Row, after: &Row) -> Vec<String> {
         .collect()
 }
 
-/// Without the quotes of a text, and of a key the values alone where it has one field.
+/// Texts without quotes.
 fn shown(value: &Value) -> String {
     match value {
-        Value::Text(text) => text.to_string(),
         Value::Struct(row) if row.len() == 1 => fields(row).join(""),
-        value => render::json(value),
+        Value::Json(_) | Value::Struct(_) | Value::Array(_) => render::json(value),
+        value => value.as_text().map_or_else(|| "null".to_owned(), |text| text.into_owned()),
     }
 }
 
