@@ -208,43 +208,6 @@ impl Attempt<'_> {
         }))
     }
 
-    /// What of an operator's skip is still to come after this slice.
-    fn skip_left(&self, row: &LaneRow) -> Option<i64> {
-        let to = row.skip_to?;
-        let left = if to == SKIP_NEXT { !self.items.iter().any(by_operator) } else { to > self.next_offset };
-        left.then_some(to)
-    }
-
-    /// The fence; None if another owner has the lane.
-    async fn enter(&self, tx: &mut Tx) -> Result<Option<LaneRow>, StoreError> {
-        match self.lane.tenure {
-            Some(_) => Ok(tx.fence(&self.lane.key).await?.filter(|row| self.owns(row))),
-            None => Ok(Some(LaneRow::unassigned(self.lane.generation, tx.now().await?))),
-        }
-    }
-
-    pub(super) fn owns(&self, row: &LaneRow) -> bool {
-        let owner = |tenure: &Tenure| row.epoch == tenure.epoch && row.owner == tenure.owner;
-        self.lane.tenure.as_ref().is_some_and(owner) && row.next_offset >= self.known_next
-    }
-
-    fn stop(&self, row: &LaneRow) -> Option<Attempted> {
-        if let Some(reason) = &row.paused {
-            return Some(Attempted::Paused(reason.clone()));
-        }
-        let to = match row.skip_to? {
-            SKIP_NEXT => {
-                let item = self.items.iter().find(|item| !matches!(item.entry, Entry::Skip(_)))?;
-                item.record.position.offset + 1
-            }
-            to => to,
-        };
-        let skips = |item: &Item| {
-            item.record.position.offset < to && !by_operator(item) && !matches!(item.entry, Entry::Skip(_))
-        };
-        self.items.iter().any(skips).then_some(Attempted::Skip { to })
-    }
-
     /// The rows to insert if absent, sorted by their keys.
     fn rows(&self, marks: &HashMap<&[u8], &Mark>) -> Vec<NewRow<'_>> {
         let mut rows: Vec<NewRow<'_>> = Vec::with_capacity(self.items.len());
@@ -437,10 +400,6 @@ pub(crate) async fn blame(effect: &dyn Effect, tx: &mut Tx, delivery: &Delivery<
     {
         refusal.reason = format!("{place}: {}", refusal.reason);
     }
-}
-
-fn by_operator(item: &Item) -> bool {
-    matches!(&item.entry, Entry::Faulty(faulty) if faulty.class == OPERATOR)
 }
 
 fn needs_undo(outcome: &Outcome) -> bool {

@@ -2,6 +2,7 @@
 
 pub mod attempt;
 pub mod batch;
+mod fence;
 pub mod intake;
 mod judge;
 pub mod lane;
