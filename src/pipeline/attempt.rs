@@ -16,7 +16,7 @@ use crate::effect::{Delivery, Effect};
 use crate::gate::Mark;
 use crate::message::DigestMatch;
 use crate::store::inbox::{BatchHead, NewRow, Seen, Status};
-use crate::store::lanes::{LaneAdvance, LaneKey, LaneRow, SKIP_NEXT};
+use crate::store::lanes::{LaneAdvance, LaneKey};
 use crate::store::{Meaning, StoreError, Tx};
 
 /// The lane in whose name a transaction runs.

@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
+use super::super::Failure;
+use crate::app::{open_registry, reader_settings};
 use crate::config::Config;
+use crate::debezium::avro::{AvroOptions, Framing, IdKind};
 use crate::debezium::envelope::{DecodeOptions, Decoder, Unread};
 use crate::debezium::event::{ChangeEvent, Decoded, Fault, Operation, Shape, SkipReason};
 use crate::debezium::render;
 use crate::debezium::value::{Row, Value};
 use crate::pipeline::batch::{Entry, Reader, ReaderSettings};
-use crate::pipeline::intake;
+use crate::pipeline::intake::{self, Hindrance};
 use crate::record::Record;
+use crate::registry::{Options, Registry, RegistryError};
 use crate::route::identify::{Unusable, examine};
 use crate::route::matching::select;
 use crate::route::{IdRule, Place, Route};
@@ -49,13 +53,12 @@ pub enum Verdict {
     Read,
     Undecodable,
     NoRegistry,
-    #[expect(dead_code, reason = "told once a registry is asked")]
-    RegistryDown,
 }
 
 /// Looks at records one after the other.
 pub struct Eye {
     decoder: Decoder,
+    registry: Option<Registry>,
     pipeline: Option<Pipeline>,
     /// By shape, where no configuration says how ids are made.
     by_source: Route,
@@ -68,29 +71,46 @@ struct Pipeline {
 }
 
 impl Eye {
-    pub fn new(config: Option<&Config>, _registry: Option<&str>) -> Self {
+    /// A registry that is named besides the configuration goes before the configuration's.
+    pub async fn new(config: Option<&Config>, registry: Option<&str>) -> Result<Self, Failure> {
+        let (registry, found) = match (registry, config) {
+            (Some(url), _) => {
+                let registry = Registry::discover(&Options::new(url)?).await?;
+                (Some(registry), Some(AvroOptions { framing: Framing::Any, ids: IdKind::Open }))
+            }
+            (None, Some(config)) => (open_registry(config)?, None),
+            (None, None) => (None, None),
+        };
         let by = |rule| Route { message_id: vec![rule], ..Route::default() };
         let pipeline = config.map(|config| {
-            let settings = Arc::new(crate::app::reader_settings(config));
+            let mut settings = reader_settings(config);
+            settings.decode.avro = found.or(settings.decode.avro);
+            let settings = Arc::new(settings);
             Pipeline { reader: Reader::new(Arc::clone(&settings)), settings }
         });
-        let options = pipeline.as_ref().map_or_else(DecodeOptions::default, |found| found.settings.decode.clone());
-        Self {
+        let options = match &pipeline {
+            Some(pipeline) => pipeline.settings.decode.clone(),
+            None => DecodeOptions { avro: found, ..DecodeOptions::default() },
+        };
+        Ok(Self {
             decoder: Decoder::new(options),
+            registry,
             pipeline,
             by_source: by(IdRule::Source),
             by_header: by(IdRule::Place(Place::Header("id".to_owned()))),
-        }
+        })
     }
 
-    pub async fn look(&mut self, record: &Record) -> Sight {
+    /// # Errors
+    /// The registry does not answer, or cannot be used: no other record would fare better.
+    pub async fn look(&mut self, record: &Record) -> Result<Sight, Failure> {
         let mut sight = Sight::of(record);
-        let decoded = match self.decode(record).await {
+        let decoded = match self.decode(record).await? {
             Ok(decoded) => decoded,
             Err((fault, verdict)) => {
                 sight.undecodable(&fault, verdict);
                 self.salvage(record, &mut sight).await;
-                return sight;
+                return Ok(sight);
             }
         };
         let content = self.decoder.content(record);
@@ -99,16 +119,27 @@ impl Eye {
             Some(_) => self.as_configured(record, &decoded, &mut sight).await,
             None => self.as_found(record, decoded, &mut sight),
         }
-        sight
+        Ok(sight)
     }
 
     /// The one place where a record is decoded.
-    async fn decode(&mut self, record: &Record) -> Result<Decoded, (Fault, Verdict)> {
-        match self.decoder.decode(record) {
-            Ok(decoded) => Ok(decoded),
-            Err(Unread::Fault(fault)) => Err((fault, Verdict::Undecodable)),
-            Err(Unread::Schema(id)) => Err((Fault::new("no_registry", format!("{id} is needed")), Verdict::NoRegistry)),
-            Err(Unread::Setup(why)) => Err((Fault::new("no_registry", why), Verdict::NoRegistry)),
+    async fn decode(&mut self, record: &Record) -> Result<Result<Decoded, (Fault, Verdict)>, Failure> {
+        loop {
+            let schema = match self.decoder.decode(record) {
+                Ok(decoded) => return Ok(Ok(decoded)),
+                Err(Unread::Fault(fault)) => return Ok(Err((fault, Verdict::Undecodable))),
+                Err(Unread::Setup(why)) => return Ok(Err((Fault::new("no_registry", why), Verdict::NoRegistry))),
+                Err(Unread::Schema(schema)) => schema,
+            };
+            let Some(registry) = &self.registry else {
+                let fault = Fault::new("no_registry", format!("{schema} is needed"));
+                return Ok(Err((fault, Verdict::NoRegistry)));
+            };
+            match intake::ask(registry, schema, &record.position.topic).await {
+                Ok(answer) => self.decoder.learn(schema, answer),
+                Err(Hindrance::Outage { reason, .. }) => return Err(Failure::Unreachable(reason)),
+                Err(Hindrance::Setup(reason)) => return Err(Failure::Usage(reason)),
+            }
         }
     }
 
@@ -141,11 +172,14 @@ impl Eye {
         let routes = &pipeline.settings.routes;
         let selected = select(routes, record, decoded);
         sight.route = selected.map(|index| Arc::clone(&routes[index].name));
-        let entry = match intake::entry(&mut pipeline.reader, record, 0).await {
+        let entry = match intake::entry(&mut pipeline.reader, record, 0, self.registry.as_ref()).await {
             Ok(entry) => entry,
             Err(hindrance) => {
-                sight.error =
-                    Some(Trouble { class: "transient", code: "no_registry".to_owned(), detail: hindrance.to_string() });
+                sight.error = Some(Trouble {
+                    class: "transient",
+                    code: "no_registry".to_owned(),
+                    detail: hindrance.into_reason(),
+                });
                 return;
             }
         };
@@ -185,11 +219,25 @@ impl Eye {
             sight.digest = Some(Unusable::unknown(record, Fault::new("undecodable", "")).digest.as_str().to_owned());
             return;
         };
-        if let Ok(Entry::Faulty(faulty)) = intake::entry(&mut pipeline.reader, record, 0).await {
+        if let Ok(Entry::Faulty(faulty)) = intake::entry(&mut pipeline.reader, record, 0, self.registry.as_ref()).await
+        {
             sight.route = faulty.route.map(|index| Arc::clone(&pipeline.settings.routes[index].name));
             sight.message_id = faulty.id.as_ref().map(|id| id.as_str().to_owned());
             sight.correlation_id = faulty.correlation_id.as_deref().map(str::to_owned);
             sight.digest = Some(faulty.digest.as_str().to_owned());
+        }
+    }
+}
+
+impl From<RegistryError> for Failure {
+    fn from(error: RegistryError) -> Self {
+        let text = error.to_string();
+        match error {
+            RegistryError::Unavailable { .. } => Self::Unreachable(text),
+            RegistryError::NotFound { .. }
+            | RegistryError::BadSchema(_)
+            | RegistryError::Denied { .. }
+            | RegistryError::Misconfigured { .. } => Self::Usage(text),
         }
     }
 }
