@@ -113,10 +113,7 @@ fn a_file_is_applied_once_however_often_it_is_replayed_and_no_lane_row_is_touche
         assert_eq!(world.committed(0), None);
 
         let (code, short, _) = replay(&arguments);
-        assert_eq!(
-            (code, short.as_str()),
-            (1, "duplicate=1921 skipped=17 conflict=85".replace("1921", "1904").as_str())
-        );
+        assert_eq!((code, short.as_str()), (1, "duplicate=1904 skipped=17 conflict=85"));
         once_each(&world, count).await;
         assert_eq!(world.pushed().await.len(), 1819);
         assert_eq!(world.db.count("FROM countersign_dead_letters").await, 17 + 85);
@@ -274,11 +271,8 @@ fn beside_the_daemon_on_the_same_records_each_effect_is_there_once() {
         }
         // Marks of the gate that the lane left afterwards are true.
         world.send(&records[..100]).await;
-        let seen = running.seen(1600).await;
-        assert_eq!(seen.iter().filter(|one| one.outcome.as_str() == "applied").count() as u64 + 0, {
-            let mine = seen[..1500].iter().filter(|one| one.outcome.as_str() == "applied").count();
-            mine as u64
-        });
+        let again = running.seen(1600).await;
+        assert!(again[1500..].iter().all(|one| one.outcome.as_str() == "duplicate"));
         running.stop().await;
         once_each(&world, 1500).await;
     });
@@ -361,6 +355,23 @@ fn it_goes_on_past_many_parked_records_unless_it_is_told_to_stop() {
         let (code, short, _) = replay(&[&arguments[..], &["--stop-on-pause"]].concat());
         assert_eq!((code, short.as_str()), (1, "parked=60 receipts=60"), "at the end of the batch with the 50th");
         let (code, short, _) = replay(&arguments);
-        assert_eq!((code, short.as_str()), (1, "duplicate=60 parked=240 receipts=240".to_owned().as_str()));
+        assert_eq!((code, short.as_str()), (1, "duplicate=60 parked=240 receipts=240"));
+    });
+}
+
+#[test]
+fn a_lease_has_one_owner_at_a_time_until_it_is_given_back_or_runs_out() {
+    everywhere(|world| async move {
+        let store = &world.db.store;
+        let long = Duration::from_secs(60);
+        let take = |owner: &'static str, time| async move { store.take_lease("relay:x", owner, time).await.unwrap() };
+        assert!(take("a", long).await);
+        assert!(!take("b", long).await);
+        assert!(take("a", long).await, "renewed");
+        store.release_lease("relay:x", "b").await.unwrap();
+        assert!(!take("b", long).await, "only its owner gives it back");
+        store.release_lease("relay:x", "a").await.unwrap();
+        assert!(take("b", Duration::from_millis(200)).await);
+        until("the end of a lease that nobody renews", || async { take("a", long).await.then_some(()) }).await;
     });
 }
