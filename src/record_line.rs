@@ -39,7 +39,11 @@ pub fn read(line: &str) -> Result<Record, RecordLineError> {
     let partition = object.get("partition").and_then(Value::as_i64).and_then(|p| i32::try_from(p).ok());
     let offset = object.get("offset").and_then(Value::as_i64).ok_or(RecordLineError::Field("offset"))?;
     // kcat says `ts` for the time and `payload` for the value.
-    let timestamp_ms = object.get("timestamp").or_else(|| object.get("ts")).and_then(Value::as_i64);
+    let timestamp_ms = match object.get("timestamp").or_else(|| object.get("ts")) {
+        None | Some(Value::Null) => None,
+        // Kafka's -1: the record has no time.
+        Some(time) => Some(time.as_i64().ok_or(RecordLineError::Field("timestamp"))?).filter(|time| *time >= 0),
+    };
     let value = object.get("value").or_else(|| object.get("payload"));
     Ok(Record {
         position: RecordPosition {

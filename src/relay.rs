@@ -1,4 +1,6 @@
-//! The relay: takes committed receipts from the outbox to Kafka, for the lanes that this process owns.
+//! The relay: takes committed receipts from the outbox to Kafka, for the lanes that this process owns. Receipts of no
+//! lane (a replay left them), and of lanes of topics that the pipeline does not consume, are taken by one process at a
+//! time, by a lease.
 //!
 //! It is the only one that publishes, and waits for the answers of one round before it begins the next, so that no
 //! key is in two flights at once. What was not acknowledged stays in the outbox; after a crash or with the next owner
@@ -7,13 +9,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sha2::{Digest as _, Sha256};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use crate::debezium::render::hex;
 use crate::kafka::Publisher;
 use crate::metrics::Metrics;
-use crate::pipeline::status::Lanes;
+use crate::pipeline::status::{LaneName, Lanes};
+use crate::route::TopicPattern;
 use crate::store::outbox::PendingReceipt;
 use crate::store::{Store, StoreError};
 
@@ -22,6 +27,10 @@ pub struct Relay {
     pub store: Store,
     pub publisher: Arc<dyn Publisher>,
     pub lanes: Lanes,
+    /// What the pipeline consumes: lanes of other topics have no owner.
+    pub consumed: Vec<TopicPattern>,
+    /// Letters and digits that no other process has.
+    pub owner: String,
     pub metrics: Metrics,
     /// Told by every commit that left receipts.
     pub wake: Arc<Notify>,
@@ -32,6 +41,9 @@ const ROUND: usize = 2000;
 /// Looks without being woken: rows of a lane that was just taken over, rows that failed.
 const LOOK: Duration = Duration::from_secs(1);
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
+/// How long nobody else takes receipts without an owner, after the process that does so has died.
+const LEASE: Duration = Duration::from_secs(10);
+const RENEW: Duration = Duration::from_secs(3);
 
 impl Relay {
     /// Runs until it is stopped.
@@ -62,24 +74,72 @@ impl Relay {
         }
     }
 
-    /// One round over these lanes; true if there may be more.
-    pub async fn round(&self, lanes: &[(Arc<str>, i32)]) -> Result<bool, StoreError> {
+    /// One round over these lanes and over what has no owner; true if there may be more.
+    pub async fn round(&self, lanes: &[LaneName]) -> Result<bool, StoreError> {
         let mut more = false;
-        for (topic, partition) in lanes {
-            let lane = Some((&**topic, *partition));
-            let receipts = self.store.pending_receipts(&self.pipeline, lane, ROUND).await?;
-            if receipts.is_empty() {
-                continue;
-            }
-            let delivered = self.publisher.publish(&receipts).await;
-            if delivered.len() < receipts.len() {
-                warn!(%topic, partition, waiting = receipts.len() - delivered.len(), "receipts were not delivered yet");
-            }
-            more |= delivered.len() == ROUND;
-            self.store.delivered(&delivered).await?;
-            self.observe(&receipts, delivered.len());
+        for lane in lanes {
+            more |= self.deliver(Some(lane)).await?;
         }
-        Ok(more)
+        Ok(self.unowned().await? || more)
+    }
+
+    /// Delivers the oldest receipts of a lane, or those of none; true if there may be more.
+    async fn deliver(&self, lane: Option<&LaneName>) -> Result<bool, StoreError> {
+        let of = lane.map(|(topic, partition)| (&**topic, *partition));
+        let receipts = self.store.pending_receipts(&self.pipeline, of, ROUND).await?;
+        if receipts.is_empty() {
+            return Ok(false);
+        }
+        let delivered = self.publisher.publish(&receipts).await;
+        if delivered.len() < receipts.len() {
+            warn!(?lane, waiting = receipts.len() - delivered.len(), "receipts were not delivered yet");
+        }
+        self.store.delivered(&delivered).await?;
+        self.observe(&receipts, delivered.len());
+        Ok(delivered.len() == ROUND)
+    }
+
+    /// Receipts whose lane nobody is assigned to, ever: one process delivers them at a time, so that no key is in two
+    /// flights.
+    async fn unowned(&self) -> Result<bool, StoreError> {
+        let unowned = |lane: &Option<LaneName>| {
+            lane.as_ref().is_none_or(|(topic, _)| !self.consumed.iter().any(|pattern| pattern.matches(topic)))
+        };
+        let mut lanes = self.store.lanes_with_receipts(&self.pipeline).await?;
+        lanes.retain(unowned);
+        if lanes.is_empty() || !self.lease().await? {
+            return Ok(false);
+        }
+        let work = async {
+            let mut more = false;
+            for lane in &lanes {
+                more |= self.deliver(lane.as_ref()).await?;
+            }
+            Ok::<_, StoreError>(more)
+        };
+        let renewing = async {
+            loop {
+                tokio::time::sleep(RENEW).await;
+                if let Err(error) = self.lease().await {
+                    debug!(%error, "the lease is not renewed yet");
+                }
+            }
+        };
+        let more = tokio::select! {
+            more = work => more,
+            () = renewing => Ok(true),
+        };
+        self.store.release_lease(&self.lease_name(), &self.owner).await?;
+        more
+    }
+
+    async fn lease(&self) -> Result<bool, StoreError> {
+        self.store.take_lease(&self.lease_name(), &self.owner, LEASE).await
+    }
+
+    /// At most 64 bytes, whatever the pipeline's name.
+    fn lease_name(&self) -> String {
+        format!("relay:{}", hex(&Sha256::digest(&*self.pipeline)[..16]))
     }
 
     fn observe(&self, receipts: &[PendingReceipt], delivered: usize) {

@@ -53,6 +53,18 @@ pub fn lookup(config: &Config, store: Store) -> Lookup {
     Lookup { pipeline: Arc::from(config.pipeline.name.as_str()), store, scopes: scopes.into_iter().collect() }
 }
 
+/// How records become messages.
+pub fn reader_settings(config: &Config) -> ReaderSettings {
+    let is_table = |route: &config::RouteConfig| matches!(route.effect, EffectSpec::Table(_));
+    ReaderSettings {
+        pipeline: Arc::from(config.pipeline.name.as_str()),
+        routes: config.routes.iter().map(|route| route.route.clone()).collect(),
+        table_effects: config.routes.iter().map(is_table).collect(),
+        park_unrouted: config.pipeline.unrouted == config::Unrouted::Park,
+        decode: decode_options(config),
+    }
+}
+
 fn open_gate(config: &Config) -> Result<Arc<dyn Gate>, AppError> {
     let options = &config.gate;
     Ok(match &options.backend {
@@ -110,14 +122,7 @@ impl Pipeline {
         store: Store,
         effects: Vec<Arc<dyn effect::Effect>>,
     ) -> Result<Self, AppError> {
-        let is_table = |route: &config::RouteConfig| matches!(route.effect, EffectSpec::Table(_));
-        let reader = ReaderSettings {
-            pipeline: Arc::from(config.pipeline.name.as_str()),
-            routes: config.routes.iter().map(|route| route.route.clone()).collect(),
-            table_effects: config.routes.iter().map(is_table).collect(),
-            park_unrouted: config.pipeline.unrouted == config::Unrouted::Park,
-            decode: decode_options(&config),
-        };
+        let reader = reader_settings(&config);
         let keeps_inbox = |route: &config::RouteConfig| match &route.effect {
             EffectSpec::Table(table) => table.inbox,
             EffectSpec::Sql(_) | EffectSpec::None => true,
@@ -147,6 +152,11 @@ impl Pipeline {
     /// Tells of every record's outcome after its commit.
     pub fn observe(&mut self, observer: mpsc::UnboundedSender<Observed>) {
         self.shared.observer = Some(observer);
+    }
+
+    /// What its lanes would share, for work without any.
+    pub(super) fn into_shared(self) -> Shared {
+        self.shared
     }
 
     pub fn view(&self) -> &PipelineView {

@@ -1,6 +1,7 @@
 //! Puts the parts together: from checked configuration to running pipelines, and their orderly end.
 
 mod build;
+mod replay;
 mod running;
 
 use std::collections::BTreeSet;
@@ -8,11 +9,13 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rand::Rng as _;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-pub use self::build::{Pipeline, connection, lookup, open_store};
+pub use self::build::{Pipeline, connection, lookup, open_registry, open_store, reader_settings};
+pub use self::replay::{Replayer, Unready};
 use crate::config::Config;
 use crate::http::{self, HttpState};
 use crate::metrics::Metrics;
@@ -38,6 +41,12 @@ pub enum AppError {
     #[error("{path}: another daemon works on this file: {source}")]
     Locked { path: String, source: std::io::Error },
 }
+
+/// A name that no other process has.
+fn new_owner() -> String {
+    format!("{:032x}", rand::rng().random::<u128>())
+}
+
 /// SQLite allows one daemon per file. The lock goes with the process, however it ends.
 pub fn lock_files(configs: &[Config]) -> Result<Vec<File>, AppError> {
     let mut paths = BTreeSet::new();

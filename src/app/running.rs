@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{AppError, connection};
+use super::{AppError, connection, new_owner};
 use crate::config::{self, Config};
 use crate::gate::Gate;
 use crate::kafka::client::topics;
@@ -58,6 +58,8 @@ impl Running {
                 store: self.shared.store.clone(),
                 publisher: Arc::clone(publisher) as Arc<dyn Publisher>,
                 lanes: self.view.lanes.clone(),
+                consumed: self.config.kafka.topics.clone(),
+                owner: new_owner(),
                 metrics: self.shared.metrics.clone(),
                 wake: Arc::clone(&self.shared.receipts),
             })

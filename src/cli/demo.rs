@@ -10,10 +10,10 @@ use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::message::{Header as KafkaHeader, Message as _, OwnedHeaders};
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::{FutureProducer, FutureRecord};
-use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::summary::Summary;
 use super::{Done, Failure, Output, output, start_logs};
 use crate::app::{Pipeline, open_store};
 use crate::config::{Config, Host, LogFormat, LogOptions};
@@ -50,20 +50,6 @@ const RECEIPTS: &str = "payments.receipts";
 const PARTITIONS: i32 = 6;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What `demo` and `replay` end with.
-#[derive(Debug, Default, Serialize)]
-struct Summary {
-    consumed: usize,
-    applied: usize,
-    duplicate: usize,
-    skipped: usize,
-    rejected: usize,
-    parked: usize,
-    conflict: usize,
-    receipts: usize,
-    seconds: f64,
-}
-
 pub async fn run(args: &DemoArgs) -> Done {
     start_logs(&LogOptions { format: LogFormat::Text, level: "error".to_owned() });
     let dir = args.dir.clone().unwrap_or_else(|| std::env::temp_dir().join("countersign-demo"));
@@ -92,7 +78,7 @@ pub async fn run(args: &DemoArgs) -> Done {
 
     let summary = summary(&seen, receipts, seconds);
     match args.output {
-        Output::Json => output::print(&serde_json::to_string(&summary).unwrap_or_default()),
+        Output::Json => output::print(&summary.json()),
         Output::Text => tell(&seen, &summary, &store, &dir).await?,
     }
     if args.serve {
@@ -223,18 +209,9 @@ fn read_receipts(brokers: &str, dir: &Path) -> Result<usize, Failure> {
 }
 
 fn summary(seen: &[Observed], receipts: usize, seconds: f64) -> Summary {
-    let mut summary =
-        Summary { consumed: seen.len(), receipts, seconds: (seconds * 1000.0).round() / 1000.0, ..Summary::default() };
-    for one in seen {
-        *match one.outcome {
-            RecordOutcome::Applied => &mut summary.applied,
-            RecordOutcome::Duplicate => &mut summary.duplicate,
-            RecordOutcome::Skipped => &mut summary.skipped,
-            RecordOutcome::Rejected => &mut summary.rejected,
-            RecordOutcome::Parked => &mut summary.parked,
-            RecordOutcome::Conflict => &mut summary.conflict,
-        } += 1;
-    }
+    let mut summary = Summary { receipts, ..Summary::default() };
+    seen.iter().for_each(|one| summary.count(one.outcome));
+    summary.took(seconds);
     summary
 }
 
@@ -266,19 +243,7 @@ async fn tell(seen: &[Observed], summary: &Summary, store: &Store, dir: &Path) -
         let count = rows.first().map_or(Ok(0), |row| row.int(0))?;
         output::print(&format!("  {table:<12} {count} rows: {what}"));
     }
-    let counts = [
-        (summary.applied, "applied"),
-        (summary.duplicate, "duplicate"),
-        (summary.skipped, "skipped"),
-        (summary.rejected, "rejected"),
-        (summary.parked, "parked"),
-        (summary.conflict, "conflict"),
-    ];
-    let counts = counts.map(|(count, name)| format!("{count} {name}")).join(" + ");
-    output::print(&format!(
-        "\n{} records = {counts}; {} receipts; {:.1} s",
-        summary.consumed, summary.receipts, summary.seconds
-    ));
+    output::print(&format!("\n{}", summary.text()));
     let file = dir.join("countersign.toml");
     let config = file.display();
     output::print(&format!(

@@ -1,13 +1,19 @@
 //! The command line.
 
+mod capture;
 mod check;
 mod dead_letters;
 mod demo;
+mod input;
+mod inspect;
 mod lanes;
 mod migrate;
 mod output;
+mod progress;
 mod receipts;
+mod replay;
 mod run;
+mod summary;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -37,6 +43,12 @@ enum Command {
     Check(check::CheckArgs),
     /// Creates or upgrades the tables.
     Migrate(migrate::MigrateArgs),
+    /// Decodes records and prints a line for each; writes nothing anywhere.
+    Inspect(inspect::InspectArgs),
+    /// Writes a window of a topic as record lines.
+    Capture(capture::CaptureArgs),
+    /// Sends record lines, or a window of a topic, through the pipeline: what was done before is not done again.
+    Replay(replay::ReplayArgs),
     /// Tells the whole story of one message.
     Explain(receipts::ExplainArgs),
     /// Receipts by message or correlation id.
@@ -152,6 +164,9 @@ async fn command(command: Command) -> Done {
         Command::Demo(args) => demo::run(&args).await,
         Command::Check(args) => check::run(&args).await,
         Command::Migrate(args) => migrate::run(&args).await,
+        Command::Inspect(args) => inspect::run(&args).await,
+        Command::Capture(args) => capture::run(&args).await,
+        Command::Replay(args) => replay::run(&args).await,
         Command::Explain(args) => receipts::explain(&args).await,
         Command::Receipts(command) => receipts::run(&command).await,
         Command::DeadLetters(command) => dead_letters::run(&command).await,
@@ -164,16 +179,23 @@ async fn command(command: Command) -> Done {
 }
 
 fn load(args: &ConfigArgs) -> Result<Vec<Config>, Failure> {
+    load_configs(&args.config)
+}
+
+fn load_configs(files: &[PathBuf]) -> Result<Vec<Config>, Failure> {
     let env = |name: &str| std::env::var(name).ok();
-    config::load(&args.config, Host { env: &env, kafka_option: &check_option })
+    config::load(files, Host { env: &env, kafka_option: &check_option })
         .map_err(|faults| Failure::Usage(format!("the configuration has faults:\n{faults}")))
 }
 
 /// The one pipeline that a command is about.
 fn load_one(args: &OneConfig) -> Result<Config, Failure> {
-    let mut configs = load(&args.config)?;
-    if let Some(name) = &args.pipeline {
-        configs.retain(|config| config.pipeline.name == *name);
+    only(load(&args.config)?, args.pipeline.as_deref())
+}
+
+fn only(mut configs: Vec<Config>, pipeline: Option<&str>) -> Result<Config, Failure> {
+    if let Some(name) = pipeline {
+        configs.retain(|config| config.pipeline.name == name);
     }
     match configs.len() {
         1 => Ok(configs.remove(0)),

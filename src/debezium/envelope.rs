@@ -128,6 +128,12 @@ impl Decoder {
         Ok(Key { document: Some(document), unread })
     }
 
+    /// The value alone as it came, for whoever shows it: coordinates and internal records are not kept in an event.
+    pub fn content(&mut self, record: &Record) -> Option<Value> {
+        let bytes = record.value.as_deref()?;
+        self.document(record, Part::Value, bytes).ok().map(|document| document.value)
+    }
+
     /// What a record says, its key and value read from whatever format. A null document is no key, or a tombstone.
     pub fn interpret(&self, record: &Record, key: Option<Document>, value: Document) -> Result<Decoded, Fault> {
         let decoded = self.read(record, key, value, Strictness::Full)?;

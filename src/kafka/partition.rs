@@ -162,7 +162,7 @@ impl PartitionReader {
             match self.queue.poll(Duration::ZERO) {
                 None => break,
                 Some(Ok(message)) => {
-                    let record = self.record(&message);
+                    let record = record_of(&message, &self.topic);
                     bytes += record.size();
                     records.push(record);
                 }
@@ -174,26 +174,6 @@ impl PartitionReader {
             }
         }
         (records, trouble)
-    }
-
-    fn record(&self, message: &BorrowedMessage<'_>) -> Record {
-        let headers = message.headers().map_or_else(Vec::new, |headers| {
-            headers
-                .iter()
-                .map(|header| Header { name: header.key.to_owned(), value: header.value.map(<[u8]>::to_vec) })
-                .collect()
-        });
-        Record {
-            position: RecordPosition {
-                topic: Arc::clone(&self.topic),
-                partition: self.partition,
-                offset: message.offset(),
-            },
-            timestamp_ms: message.timestamp().to_millis(),
-            headers,
-            key: message.key().map(<[u8]>::to_vec),
-            value: message.payload().map(<[u8]>::to_vec),
-        }
     }
 
     /// First offset that the broker has, and the one after its last.
@@ -232,5 +212,22 @@ impl PartitionReader {
         let (consumer, topic, partition) = (Arc::clone(&self.consumer), Arc::clone(&self.topic), self.partition);
         let answer = tokio::task::spawn_blocking(move || question(&consumer, &topic, partition)).await;
         answer.unwrap_or(Err(KafkaError::Canceled))
+    }
+}
+
+/// The record with its bytes untouched.
+pub(super) fn record_of(message: &BorrowedMessage<'_>, topic: &Arc<str>) -> Record {
+    let headers = message.headers().map_or_else(Vec::new, |headers| {
+        headers
+            .iter()
+            .map(|header| Header { name: header.key.to_owned(), value: header.value.map(<[u8]>::to_vec) })
+            .collect()
+    });
+    Record {
+        position: RecordPosition { topic: Arc::clone(topic), partition: message.partition(), offset: message.offset() },
+        timestamp_ms: message.timestamp().to_millis(),
+        headers,
+        key: message.key().map(<[u8]>::to_vec),
+        value: message.payload().map(<[u8]>::to_vec),
     }
 }

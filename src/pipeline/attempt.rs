@@ -16,16 +16,23 @@ use crate::effect::{Delivery, Effect};
 use crate::gate::Mark;
 use crate::message::DigestMatch;
 use crate::store::inbox::{BatchHead, NewRow, Seen, Status};
-use crate::store::lanes::{LaneAdvance, LaneKey, LaneRow, SKIP_NEXT};
+use crate::store::lanes::{LaneAdvance, LaneKey};
 use crate::store::{Meaning, StoreError, Tx};
 
 /// The lane in whose name a transaction runs.
 #[derive(Clone, Debug)]
 pub struct Lane {
     pub key: LaneKey,
+    pub generation: i64,
+    /// Work without an assignment has none: it neither reads nor writes the lane's row, the inbox row is its fence.
+    pub tenure: Option<Tenure>,
+}
+
+/// What an assignment wrote into the lane's row.
+#[derive(Clone, Debug)]
+pub struct Tenure {
     pub epoch: i64,
     pub owner: String,
-    pub generation: i64,
 }
 
 /// Whether each message can be undone by itself.
@@ -95,6 +102,13 @@ pub struct Recorded {
     pub note: Option<DigestMatch>,
 }
 
+impl Recorded {
+    /// Parked for now: set aside, to be tried again.
+    pub fn waits(&self) -> bool {
+        self.reason.as_deref() == Some(WAITING)
+    }
+}
+
 /// An attempt that failed; everything is undone.
 pub struct Failure {
     /// The record that caused it, where that is known.
@@ -117,7 +131,7 @@ impl Attempt<'_> {
     pub async fn run(&self) -> Result<Attempted, Failure> {
         let began = Instant::now();
         let mut tx = self.shared.store.begin().await?;
-        let Some(row) = tx.fence(&self.lane.key).await?.filter(|row| self.owns(row)) else {
+        let Some(row) = self.enter(&mut tx).await? else {
             tx.rollback().await;
             return Ok(Attempted::Fenced);
         };
@@ -137,7 +151,8 @@ impl Attempt<'_> {
             now: &row.now,
         };
         let marks = valid_marks(self.items, self.marks, self.lane, &row);
-        let seen = self.record(&mut tx, &head, &marks).await?;
+        let rows = self.rows(&marks);
+        let seen = self.record(&mut tx, &head, &rows).await?;
         let judgements = judge(self.items, &self.shared.inbox, &marks, seen, token)?;
         let outcomes = match self.apply(&mut tx, &judgements).await? {
             Applied::Outcomes(outcomes) => outcomes,
@@ -156,18 +171,24 @@ impl Attempt<'_> {
             other => other.map(|(_, reason)| reason),
         };
         let (records_seen, recent_parks) = window.stored();
-        let advance = LaneAdvance {
-            next_offset: self.next_offset,
-            records_seen,
-            recent_parks,
-            paused: paused.clone(),
-            skip_to: self.skip_left(&row),
-        };
-        tx.advance_lane(&self.lane.key, &advance).await?;
+        if self.lane.tenure.is_some() {
+            let advance = LaneAdvance {
+                next_offset: self.next_offset,
+                records_seen,
+                recent_parks,
+                paused: paused.clone(),
+                skip_to: self.skip_left(&row),
+            };
+            tx.advance_lane(&self.lane.key, &advance).await?;
+        }
         match tx.commit().await {
             Ok(()) => {}
             Err(error @ StoreError::CommitUnknown(_)) => {
-                if !self.look_up(records_seen, error).await? {
+                let committed = match self.lane.tenure {
+                    Some(_) => self.look_up(records_seen, error).await?,
+                    None => self.look_up_rows(&head, &rows, error).await?,
+                };
+                if !committed {
                     return Err(StoreError::Unexpected("a cut commit did not take effect".to_owned()).into());
                 }
             }
@@ -187,41 +208,8 @@ impl Attempt<'_> {
         }))
     }
 
-    /// What of an operator's skip is still to come after this slice.
-    fn skip_left(&self, row: &LaneRow) -> Option<i64> {
-        let to = row.skip_to?;
-        let left = if to == SKIP_NEXT { !self.items.iter().any(by_operator) } else { to > self.next_offset };
-        left.then_some(to)
-    }
-
-    pub(super) fn owns(&self, row: &LaneRow) -> bool {
-        row.epoch == self.lane.epoch && row.owner == self.lane.owner && row.next_offset >= self.known_next
-    }
-
-    fn stop(&self, row: &LaneRow) -> Option<Attempted> {
-        if let Some(reason) = &row.paused {
-            return Some(Attempted::Paused(reason.clone()));
-        }
-        let to = match row.skip_to? {
-            SKIP_NEXT => {
-                let item = self.items.iter().find(|item| !matches!(item.entry, Entry::Skip(_)))?;
-                item.record.position.offset + 1
-            }
-            to => to,
-        };
-        let skips = |item: &Item| {
-            item.record.position.offset < to && !by_operator(item) && !matches!(item.entry, Entry::Skip(_))
-        };
-        self.items.iter().any(skips).then_some(Attempted::Skip { to })
-    }
-
-    /// Inserts the batch's rows if absent and reads them back.
-    async fn record(
-        &self,
-        tx: &mut Tx,
-        head: &BatchHead<'_>,
-        marks: &HashMap<&[u8], &Mark>,
-    ) -> Result<Vec<Seen>, StoreError> {
+    /// The rows to insert if absent, sorted by their keys.
+    fn rows(&self, marks: &HashMap<&[u8], &Mark>) -> Vec<NewRow<'_>> {
         let mut rows: Vec<NewRow<'_>> = Vec::with_capacity(self.items.len());
         for item in self.items {
             if let Some(row) = self.new_row(item).filter(|row| !marks.contains_key(row.key)) {
@@ -231,7 +219,17 @@ impl Attempt<'_> {
         // Stable: of several records with one key the first stays.
         rows.sort_by(|a, b| a.key.cmp(b.key));
         rows.dedup_by(|later, first| later.key == first.key);
-        tx.insert_inbox(head, &rows).await?;
+        rows
+    }
+
+    /// Inserts rows if absent and reads them back.
+    pub(super) async fn record(
+        &self,
+        tx: &mut Tx,
+        head: &BatchHead<'_>,
+        rows: &[NewRow<'_>],
+    ) -> Result<Vec<Seen>, StoreError> {
+        tx.insert_inbox(head, rows).await?;
         let keys: Vec<&[u8]> = rows.iter().map(|row| row.key).collect();
         tx.read_inbox(&keys).await
     }
@@ -367,6 +365,8 @@ impl Attempt<'_> {
 
     /// The record at which the systemic pause begins, and why.
     fn pause(&self, window: &mut ParkWindow, settled: &Settled) -> Option<(usize, String)> {
+        // Without a lane there is none to pause: whoever runs it counts.
+        self.lane.tenure.as_ref()?;
         let policy = &self.shared.options.pause;
         for (index, recorded) in settled.recorded.iter().enumerate() {
             // What an operator skipped and what waits for its turn are no sign of trouble.
@@ -400,10 +400,6 @@ pub(crate) async fn blame(effect: &dyn Effect, tx: &mut Tx, delivery: &Delivery<
     {
         refusal.reason = format!("{place}: {}", refusal.reason);
     }
-}
-
-fn by_operator(item: &Item) -> bool {
-    matches!(&item.entry, Entry::Faulty(faulty) if faulty.class == OPERATOR)
 }
 
 fn needs_undo(outcome: &Outcome) -> bool {

@@ -2,9 +2,11 @@
 //! lane says why.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::batch::{Entry, Item, Reader, Unready};
+use crate::debezium::avro::{SchemaRef, WriterSchema};
 use crate::debezium::event::Fault;
 use crate::record::Record;
 use crate::registry::{Registry, RegistryError};
@@ -61,18 +63,27 @@ pub async fn entry(
         let Some(registry) = registry else {
             return Err(Hindrance::Setup(format!("{schema} is needed: set `url` in [registry]")));
         };
-        let answer = match registry.schema_of(schema, &record.position.topic).await {
-            Ok(writer) => Ok(writer),
-            // The registry is well, the record is not.
-            Err(error @ RegistryError::NotFound { .. }) => Err(Fault::new("schema_not_found", error.to_string())),
-            Err(RegistryError::BadSchema(fault)) => Err(fault),
-            Err(error @ RegistryError::Unavailable { .. }) => {
-                return Err(Hindrance::Outage { retry_after: error.retry_after(), reason: error.to_string() });
-            }
-            Err(error @ (RegistryError::Denied { .. } | RegistryError::Misconfigured { .. })) => {
-                return Err(Hindrance::Setup(error.to_string()));
-            }
-        };
+        let answer = ask(registry, schema, &record.position.topic).await?;
         reader.learn(schema, answer);
+    }
+}
+
+/// What a decoder is to learn of a schema that a record of this topic names.
+pub async fn ask(
+    registry: &Registry,
+    schema: SchemaRef,
+    topic: &str,
+) -> Result<Result<Arc<WriterSchema>, Fault>, Hindrance> {
+    match registry.schema_of(schema, topic).await {
+        Ok(writer) => Ok(Ok(writer)),
+        // The registry is well, the record is not.
+        Err(error @ RegistryError::NotFound { .. }) => Ok(Err(Fault::new("schema_not_found", error.to_string()))),
+        Err(RegistryError::BadSchema(fault)) => Ok(Err(fault)),
+        Err(error @ RegistryError::Unavailable { .. }) => {
+            Err(Hindrance::Outage { retry_after: error.retry_after(), reason: error.to_string() })
+        }
+        Err(error @ (RegistryError::Denied { .. } | RegistryError::Misconfigured { .. })) => {
+            Err(Hindrance::Setup(error.to_string()))
+        }
     }
 }

@@ -9,7 +9,7 @@ use rand::Rng as _;
 use tracing::{error, info, warn};
 
 use super::Shared;
-use super::attempt::Lane;
+use super::attempt::{Lane, Tenure};
 use super::batch::{Item, Reader};
 use super::intake::{self, Hindrance};
 use super::processor::{Halt, Processor, backoff};
@@ -181,7 +181,11 @@ impl Work<'_> {
             report.state = LaneState::Running;
             report.next = from;
         });
-        let lane = Lane { key: self.key.clone(), epoch: row.epoch, owner, generation: row.generation };
+        let lane = Lane {
+            key: self.key.clone(),
+            generation: row.generation,
+            tenure: Some(Tenure { epoch: row.epoch, owner }),
+        };
         Ok(Ok(Ready { lane, next: from, store_epoch: row.store_epoch }))
     }
 

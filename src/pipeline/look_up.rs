@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use rand::Rng as _;
 use tracing::warn;
 
 use super::attempt::Attempt;
+use crate::store::inbox::{BatchHead, NewRow};
 use crate::store::lanes::LaneRow;
 use crate::store::{Meaning, StoreError};
 
@@ -28,6 +30,34 @@ impl Attempt<'_> {
                     };
                     return Ok(row.is_some_and(committed));
                 }
+                Err(error) if error.meaning() == Meaning::Fatal => return Err(error),
+                Err(_) => tokio::time::sleep(wait).await,
+            }
+            wait = (wait * 2).min(Duration::from_secs(2));
+        }
+    }
+
+    /// The same for work without a lane: the inbox rows tell. Inserting them once more waits for the end of the
+    /// transaction in doubt; a row that bears its token then is committed. Where it inserted none, it is run again,
+    /// which changes nothing.
+    pub(super) async fn look_up_rows(
+        &self,
+        head: &BatchHead<'_>,
+        rows: &[NewRow<'_>],
+        error: StoreError,
+    ) -> Result<bool, StoreError> {
+        warn!(%error, topic = %self.lane.key.topic, partition = self.lane.key.partition, "looking the outcome up");
+        let mut wait = Duration::from_millis(50);
+        loop {
+            let looked = async {
+                let mut tx = self.shared.store.begin().await?;
+                let probe = BatchHead { token: rand::rng().random::<i64>(), ..head.clone() };
+                let seen = self.record(&mut tx, &probe, rows).await?;
+                tx.rollback().await;
+                Ok::<_, StoreError>(seen)
+            };
+            match looked.await {
+                Ok(seen) => return Ok(seen.iter().any(|row| row.token == head.token)),
                 Err(error) if error.meaning() == Meaning::Fatal => return Err(error),
                 Err(_) => tokio::time::sleep(wait).await,
             }

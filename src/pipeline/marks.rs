@@ -55,6 +55,7 @@ mod tests {
     use crate::debezium::event::{ChangeEvent, Fault, Shape};
     use crate::debezium::value::Value;
     use crate::message::{Digest, MessageId};
+    use crate::pipeline::attempt::Tenure;
     use crate::pipeline::batch::Faulty;
     use crate::record::{Record, RecordPosition};
     use crate::store::lanes::LaneKey;
@@ -77,7 +78,7 @@ mod tests {
 
     fn lane() -> Lane {
         let key = LaneKey { pipeline: "p".into(), topic: "t".into(), partition: 0 };
-        Lane { key, epoch: 1, owner: "o".into(), generation: 2 }
+        Lane { key, generation: 2, tenure: Some(Tenure { epoch: 1, owner: "o".into() }) }
     }
 
     fn row() -> LaneRow {

@@ -2,12 +2,14 @@
 
 pub mod attempt;
 pub mod batch;
+mod fence;
 pub mod intake;
 mod judge;
 pub mod lane;
 mod look_up;
 mod marks;
 pub mod processor;
+pub mod replay;
 pub(crate) mod settle;
 pub mod status;
 mod turns;

@@ -68,8 +68,9 @@ impl Processor {
         mut done: impl FnMut(i64, &Committed),
     ) -> Result<(), Halt> {
         let token = rand::rng().random::<u64>();
-        let keys = self.claimable(items);
-        let marks = self.claim(&keys, token).await;
+        // Without an assignment no mark counts and none is left: the inbox is asked.
+        let keys = if self.lane.tenure.is_some() { self.claimable(items) } else { Vec::new() };
+        let marks = if keys.is_empty() { HashMap::new() } else { self.claim(&keys, token).await };
         let answer = self.pieces(reader, items, next_offset, &marks, &mut done).await;
         if answer.is_err() {
             // What was confirmed is no claim any more; what was not is free for the next owner.

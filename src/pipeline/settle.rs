@@ -36,7 +36,9 @@ pub(super) async fn settle(
 ) -> Result<Settled, StoreError> {
     let lane = &attempt.lane.key;
     let mut desk = Desk::new(attempt.shared, tx, &row.now, 1);
-    desk.marking = Some(Marking { lane, store_epoch: &row.store_epoch, generation: row.generation });
+    if attempt.lane.tenure.is_some() {
+        desk.marking = Some(Marking { lane, store_epoch: &row.store_epoch, generation: row.generation });
+    }
     let outcome_of = |index: &usize| {
         outcomes.get(index).ok_or_else(|| StoreError::Unexpected("an effect without an outcome".to_owned()))
     };
@@ -63,10 +65,10 @@ pub(super) async fn settle(
             Judgement::Conflict(conflict) => desk.conflict(item, conflict).await?,
         }
     }
-    let Desk { recorded, marks, receipts, .. } = desk;
-    let count = receipts.len();
-    tx.enqueue_receipts(&attempt.shared.pipeline, Some((&lane.topic, lane.partition)), &row.now, receipts).await?;
-    Ok(Settled { recorded, marks, receipts: count })
+    let Desk { recorded, marks, receipts, told, .. } = desk;
+    let relayed_by = attempt.lane.tenure.as_ref().map(|_| (&*lane.topic, lane.partition));
+    tx.enqueue_receipts(&attempt.shared.pipeline, relayed_by, &row.now, receipts).await?;
+    Ok(Settled { recorded, marks, receipts: told })
 }
 
 /// Settles one message outside its lane, after this many tries. Its receipt goes the way of its lane's.
@@ -160,12 +162,14 @@ struct Desk<'a, 't> {
     recorded: Vec<Recorded>,
     marks: Vec<Mark>,
     receipts: Vec<NewReceipt>,
+    /// Receipts issued, pushed or not.
+    told: usize,
 }
 
 impl<'a, 't> Desk<'a, 't> {
     fn new(shared: &'a Shared, tx: &'t mut Tx, now: &'a str, attempts: i64) -> Self {
         let (recorded, marks, receipts) = (Vec::new(), Vec::new(), Vec::new());
-        Self { shared, tx, now, attempts, marking: None, recorded, marks, receipts }
+        Self { shared, tx, now, attempts, marking: None, recorded, marks, receipts, told: 0 }
     }
 
     fn count(&mut self, outcome: RecordOutcome, reason: Option<&str>) {
@@ -329,6 +333,7 @@ impl<'a, 't> Desk<'a, 't> {
     }
 
     fn tell(&mut self, subject: &Subject<'_>, status: ReceiptStatus, why: Option<Why<'_>>, kind: ReceiptKind<'_>) {
+        self.told += 1;
         if !self.shared.options.push_receipts {
             return;
         }

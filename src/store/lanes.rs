@@ -132,6 +132,24 @@ const SKIP: Sql = Sql {
         WHERE pipeline = ? AND topic = ? AND kafka_partition = ?",
 };
 
+impl LaneRow {
+    /// What work without an assignment goes by instead of a row: no mark of the gate counts against it, nothing pauses it.
+    pub fn unassigned(generation: i64, now: String) -> Self {
+        Self {
+            epoch: 0,
+            owner: String::new(),
+            generation,
+            next_offset: 0,
+            records_seen: 0,
+            recent_parks: String::new(),
+            paused: None,
+            skip_to: None,
+            store_epoch: String::new(),
+            now,
+        }
+    }
+}
+
 impl LaneKey {
     fn binds(&self) -> [Bind; 3] {
         [Bind::text(&*self.pipeline), Bind::text(&*self.topic), Bind::Int(i64::from(self.partition))]

@@ -15,6 +15,7 @@ pub mod inbox;
 pub mod inbox_entries;
 pub mod inspect;
 pub mod lanes;
+pub mod lease;
 pub mod meta;
 pub mod migrate;
 pub mod outbox;

@@ -1,7 +1,9 @@
 //! Receipts that are committed and not yet delivered.
 
+use std::sync::Arc;
+
 use super::meta::{time_bind, time_text};
-use super::{Bind, Dialect, Store, StoreError, Tx};
+use super::{Bind, Dialect, Store, StoreError, StoreRow, Tx};
 
 /// A receipt on its way.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,6 +107,24 @@ impl Store {
             .collect()
     }
 
+    /// The lanes that have receipts waiting, none among them for work without an assignment.
+    pub async fn lanes_with_receipts(&self, pipeline: &str) -> Result<Vec<Option<(Arc<str>, i32)>>, StoreError> {
+        let dialect = self.dialect();
+        let int = if dialect == Dialect::MySql { "SIGNED" } else { "bigint" };
+        let sql = format!(
+            "SELECT DISTINCT topic, CAST(kafka_partition AS {int}) FROM countersign_outbox WHERE pipeline = {}",
+            dialect.placeholder(0)
+        );
+        let rows = self.read(&sql, vec![Bind::text(pipeline)]).await?;
+        let lane = |row: &StoreRow| {
+            let (Some(topic), Some(partition)) = (row.opt_text(0)?, row.opt_int(1)?) else { return Ok(None) };
+            let partition = i32::try_from(partition)
+                .map_err(|_| StoreError::Unexpected("an outbox row without a partition".to_owned()))?;
+            Ok(Some((Arc::from(topic), partition)))
+        };
+        rows.iter().map(lane).collect()
+    }
+
     /// Removes receipts that the broker has acknowledged.
     pub async fn delivered(&self, ids: &[i64]) -> Result<(), StoreError> {
         let dialect = self.dialect();
@@ -122,6 +142,13 @@ impl Store {
             self.write(&sql, binds).await?;
         }
         Ok(())
+    }
+
+    /// How many of those wait that have no lane.
+    pub async fn count_unassigned(&self, pipeline: &str) -> Result<i64, StoreError> {
+        let (condition, binds) = lane_condition(self.dialect(), pipeline, None);
+        let rows = self.read(&format!("SELECT COUNT(*) FROM countersign_outbox WHERE {condition}"), binds).await?;
+        rows.first().map_or(Ok(0), |row| row.int(0))
     }
 
     /// How many receipts of a pipeline wait.

@@ -18,7 +18,7 @@ pub fn program() -> Command {
 }
 
 /// The program's answer: exit code, standard output, standard error.
-fn run(arguments: &[&str]) -> (i32, String, String) {
+pub fn run(arguments: &[&str]) -> (i32, String, String) {
     let Output { status, stdout, stderr } = program().args(arguments).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (status.code().expect("it ends by itself"), text(stdout), text(stderr))

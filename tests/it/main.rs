@@ -6,6 +6,7 @@
 
 mod avro;
 mod broker;
+mod capture;
 mod check;
 mod command_line;
 mod constraints;
@@ -19,6 +20,7 @@ mod gate;
 mod guard;
 mod http_side;
 mod ids;
+mod inspect;
 mod offsets;
 mod once;
 mod parked_ids;
@@ -30,6 +32,7 @@ mod proxy;
 mod registry;
 mod registry_server;
 mod rejection;
+mod replay;
 mod rows;
 mod sweeping;
 mod tidy;

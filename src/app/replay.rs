@@ -1,0 +1,104 @@
+//! The parts of a replay: the pipeline without its group and its gate, and a relay for what it leaves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::{AppError, Pipeline, connection, new_owner};
+use crate::config::{Config, GateBackend};
+use crate::kafka::KafkaPublisher;
+use crate::metrics::Metrics;
+use crate::pipeline::Shared;
+use crate::pipeline::replay::Replay;
+use crate::pipeline::status::Lanes;
+use crate::relay::Relay;
+use crate::store::StoreError;
+use crate::store::migrate::VERSION;
+
+/// A pipeline that takes records from elsewhere.
+pub struct Replayer {
+    shared: Arc<Shared>,
+    relay: Option<Arc<Relay>>,
+    stop: CancellationToken,
+}
+
+/// Why nothing may be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum Unready {
+    #[error("the tables are missing or old: run `countersign migrate`")]
+    Tables,
+    #[error("{0}")]
+    Keys(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Between two looks at the outbox at the end.
+const LOOK: Duration = Duration::from_millis(50);
+
+impl Replayer {
+    pub fn new(config: &Config, stop: CancellationToken) -> Result<Self, AppError> {
+        let mut config = config.clone();
+        config.gate.backend = GateBackend::Off;
+        let publisher = match &config.receipts.topic {
+            Some(topic) => Some(KafkaPublisher::new(&connection(&config), topic)?),
+            None => None,
+        };
+        let consumed = config.kafka.topics.clone();
+        let shared = Arc::new(Pipeline::new(config, Metrics::new())?.into_shared());
+        let relay = publisher.map(|publisher| {
+            Arc::new(Relay {
+                pipeline: Arc::clone(&shared.pipeline),
+                store: shared.store.clone(),
+                publisher: Arc::new(publisher),
+                // The daemon's lanes are its own: here goes only what has no owner.
+                lanes: Lanes::default(),
+                consumed,
+                owner: new_owner(),
+                metrics: shared.metrics.clone(),
+                wake: Arc::clone(&shared.receipts),
+            })
+        });
+        Ok(Self { shared, relay, stop })
+    }
+
+    /// Whether the tables are there and can be trusted.
+    pub async fn ready(&self) -> Result<(), Unready> {
+        if self.shared.store.schema_version().await? < VERSION {
+            return Err(Unready::Tables);
+        }
+        match self.shared.store.key_faults().await?.into_iter().next() {
+            Some(fault) => Err(Unready::Keys(fault)),
+            None => Ok(()),
+        }
+    }
+
+    pub fn replay(&self) -> Replay {
+        Replay::new(Arc::clone(&self.shared), self.stop.clone())
+    }
+
+    /// Delivers receipts from now on, until it is cancelled.
+    pub fn relay(&self, stop: CancellationToken) -> Option<JoinHandle<()>> {
+        let relay = Arc::clone(self.relay.as_ref()?);
+        Some(tokio::spawn(async move { relay.run(stop).await }))
+    }
+
+    /// Waits until no receipt of a replay waits any more, or the time is up; how many are left.
+    pub async fn delivered(&self, patience: Duration) -> Result<i64, StoreError> {
+        let until = tokio::time::Instant::now() + patience;
+        loop {
+            let left = self.shared.store.count_unassigned(&self.shared.pipeline).await?;
+            if left == 0 || tokio::time::Instant::now() >= until {
+                return Ok(left);
+            }
+            self.shared.receipts.notify_one();
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    pub async fn close(&self) {
+        self.shared.store.close().await;
+    }
+}

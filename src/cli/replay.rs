@@ -1,0 +1,236 @@
+//! `replay`: record lines, or a window of a topic, through the pipeline, without its group.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::input::{Incoming, Input, WindowArgs};
+use super::progress::Progress;
+use super::summary::Summary;
+use super::{Done, Failure, OneConfig, Output, load_one, output, start_logs};
+use crate::app::{Replayer, Unready, connection};
+use crate::config::{Config, LogOptions};
+use crate::decision::{ParkWindow, PausePolicy, RecordOutcome};
+use crate::pipeline::attempt::Committed;
+use crate::pipeline::processor::Halt;
+use crate::pipeline::replay::Replay;
+use crate::pipeline::status::{LaneState, Lanes};
+use crate::record::Record;
+
+#[derive(Args)]
+pub struct ReplayArgs {
+    #[command(flatten)]
+    one: OneConfig,
+    /// Files of record lines, also `.gz` and `.zst`; `-` is standard input.
+    #[arg(value_name = "INPUT", required_unless_present = "topic", conflicts_with = "topic")]
+    inputs: Vec<PathBuf>,
+    #[command(flatten)]
+    window: WindowArgs,
+    /// Ends where a lane of the daemon would pause, after too many parked records (`[pause]`).
+    #[arg(long)]
+    stop_on_pause: bool,
+}
+
+/// Records that are taken apart by their partitions at once.
+const GROUP: usize = 4000;
+const GROUP_BYTES: usize = 32 << 20;
+/// How long the receipts may take at the end: longer than the lease of a replay that was killed.
+const RECEIPTS: Duration = Duration::from_secs(20);
+const LOOK: Duration = Duration::from_millis(100);
+
+pub async fn run(args: &ReplayArgs) -> Done {
+    let config = load_one(&args.one)?;
+    // What is tried again and why; a user's own filter in RUST_LOG goes before.
+    start_logs(&LogOptions { level: "warn,librdkafka=error".to_owned(), ..config.log.clone() });
+    let stop = CancellationToken::new();
+    let replayer = Replayer::new(&config, stop.clone())?;
+    replayer.ready().await?;
+    let mut input = match &args.window.topic {
+        Some(topic) => Input::topic(&args.window, topic, connection(&config)).await?,
+        None => Input::files(&args.inputs, args.window.limit)?,
+    };
+    let interrupted = interrupts(&stop)?;
+    let relay_stop = CancellationToken::new();
+    let relay = replayer.relay(relay_stop.clone());
+
+    let mut work = Work::new(&config, args, replayer.replay(), Progress::new(input.meter.clone(), "done", false));
+    let began = Instant::now();
+    let ended = work.run(&mut input).await;
+    work.progress.finish();
+    if relay.is_some() {
+        let left = replayer.delivered(RECEIPTS).await;
+        if let Some(left) = left.ok().filter(|left| *left > 0) {
+            eprintln!(
+                "countersign: {left} receipts wait in the outbox: a running daemon, or another replay, delivers them"
+            );
+        }
+    }
+    relay_stop.cancel();
+    if let Some(relay) = relay {
+        let _ = tokio::time::timeout(Duration::from_secs(1), relay).await;
+    }
+    replayer.close().await;
+    let Work { mut summary, bad, .. } = work;
+    summary.took(began.elapsed().as_secs_f64());
+    match args.one.output {
+        Output::Json => output::print(&summary.json()),
+        Output::Text => output::print(&summary.text()),
+    }
+    ended?;
+    if interrupted.is_cancelled() {
+        return Err(Failure::Failed(
+            "interrupted: run it again for the rest, what is done then counts as duplicate".to_owned(),
+        ));
+    }
+    if bad > 0 {
+        return Err(Failure::Failed(format!("{bad} lines were no record lines")));
+    }
+    // A rejection is an answer.
+    if summary.parked + summary.conflict > 0 { Err(Failure::Problems) } else { Ok(()) }
+}
+
+impl From<Unready> for Failure {
+    fn from(error: Unready) -> Self {
+        match error {
+            Unready::Store(error) => error.into(),
+            Unready::Tables => Self::Usage(error.to_string()),
+            Unready::Keys(_) => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+/// The first signal ends the work after the batch at hand.
+fn interrupts(stop: &CancellationToken) -> Result<CancellationToken, Failure> {
+    let no_signals = |error: std::io::Error| Failure::Failed(format!("signals cannot be received: {error}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
+    let (stop, interrupted) = (stop.clone(), CancellationToken::new());
+    let told = interrupted.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        told.cancel();
+        stop.cancel();
+    });
+    Ok(interrupted)
+}
+
+struct Work {
+    replay: Replay,
+    progress: Progress,
+    summary: Summary,
+    bad: usize,
+    parks: ParkWindow,
+    policy: PausePolicy,
+    stop_on_pause: bool,
+}
+
+impl Work {
+    fn new(config: &Config, args: &ReplayArgs, replay: Replay, progress: Progress) -> Self {
+        let pause = &config.pause;
+        let policy = PausePolicy { parks: pause.parks, ratio: pause.ratio, window: pause.window as i64 };
+        let (summary, parks) = (Summary::default(), ParkWindow::default());
+        Self { replay, progress, summary, bad: 0, parks, policy, stop_on_pause: args.stop_on_pause }
+    }
+
+    async fn run(&mut self, input: &mut Input) -> Done {
+        let stop = self.replay.stop.clone();
+        loop {
+            let next = tokio::select! {
+                biased;
+                () = stop.cancelled() => return Ok(()),
+                next = input.next() => next,
+            };
+            let Some(first) = next else { return Ok(()) };
+            let mut records = Vec::new();
+            let mut bytes = self.take(first?, &mut records);
+            let mut failed = None;
+            while records.len() < GROUP && bytes < GROUP_BYTES {
+                match input.try_next() {
+                    Some(Ok(chunk)) => bytes += self.take(chunk, &mut records),
+                    Some(Err(failure)) => {
+                        failed = Some(failure);
+                        break;
+                    }
+                    None => break,
+                }
+            }
+            self.apply(records).await?;
+            if let Some(failure) = failed {
+                return Err(failure);
+            }
+        }
+    }
+
+    fn take(&mut self, chunk: Vec<Incoming>, records: &mut Vec<Record>) -> usize {
+        let mut bytes = 0;
+        for incoming in chunk {
+            match incoming {
+                Incoming::Record(record) => {
+                    bytes += record.size();
+                    records.push(record);
+                }
+                Incoming::Bad { place, why } => {
+                    self.bad += 1;
+                    eprintln!("countersign: {place}: {why}");
+                }
+            }
+        }
+        bytes
+    }
+
+    /// Applies records, and looks now and then whether something stands in the way that only somebody else can move.
+    async fn apply(&mut self, records: Vec<Record>) -> Done {
+        let Self { replay, progress, summary, parks, policy, stop_on_pause, .. } = self;
+        let (lanes, stop) = (replay.lanes(), replay.stop.clone());
+        let mut paused = false;
+        let applying = replay.apply(records, |committed| {
+            paused |= count(committed, summary, parks, policy);
+            progress.add(committed.outcomes.len(), "");
+            if paused && *stop_on_pause {
+                stop.cancel();
+            }
+        });
+        let ended = tokio::select! {
+            ended = applying => ended,
+            why = standing(&lanes) => return Err(Failure::Failed(why)),
+        };
+        match ended {
+            Ok(()) | Err(Halt::Stopped | Halt::Fenced) if paused && *stop_on_pause => Err(Failure::Failed(format!(
+                "stopped: too many parked records among the last {}; see `dead-letters list`",
+                policy.window
+            ))),
+            Ok(()) | Err(Halt::Stopped) => Ok(()),
+            Err(Halt::Fenced) => Err(Failure::Failed("work without a lane was fenced off".to_owned())),
+        }
+    }
+}
+
+/// True if a lane would pause now.
+fn count(committed: &Committed, summary: &mut Summary, parks: &mut ParkWindow, policy: &PausePolicy) -> bool {
+    let mut paused = false;
+    for recorded in &committed.outcomes {
+        summary.count(recorded.outcome);
+        let parked = matches!(recorded.outcome, RecordOutcome::Parked | RecordOutcome::Conflict) && !recorded.waits();
+        paused |= parks.record(parked, policy);
+    }
+    summary.receipts += committed.receipts;
+    paused
+}
+
+/// Why a partition stands until something is changed from outside: whoever replays is there to be told.
+async fn standing(lanes: &Lanes) -> String {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        for (_, report) in lanes.reports() {
+            if let LaneState::Stopped(why) = report.state {
+                return why;
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Records from elsewhere than an assignment through the same pipeline: no lane row is read or written, and the gate
+//! is not asked. The inbox row is the fence, so that a replay may run beside the daemon and as often as one likes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::Shared;
+use super::attempt::{Committed, Lane};
+use super::batch::{Entry, Item, Reader};
+use super::intake::{self, Hindrance};
+use super::processor::{Halt, Processor};
+use super::status::{LaneName, LaneState, Lanes};
+use crate::record::Record;
+use crate::store::lanes::LaneKey;
+
+pub struct Replay {
+    pub shared: Arc<Shared>,
+    pub stop: CancellationToken,
+    lanes: Lanes,
+    reader: Reader,
+}
+
+impl Replay {
+    pub fn new(shared: Arc<Shared>, stop: CancellationToken) -> Self {
+        let reader = Reader::new(Arc::clone(&shared.reader));
+        Self { shared, stop, lanes: Lanes::default(), reader }
+    }
+
+    /// How the partition at hand stands, to be looked at while [`Replay::apply`] runs.
+    pub fn lanes(&self) -> Lanes {
+        self.lanes.clone()
+    }
+
+    /// Takes these records to their outcomes, in batches of one partition. The order within a partition is kept; as in
+    /// Kafka nothing is promised between two partitions. `done` is told of every commit.
+    pub async fn apply(&mut self, records: Vec<Record>, mut done: impl FnMut(&Committed)) -> Result<(), Halt> {
+        for part in by_partition(records) {
+            for batch in self.batches(part) {
+                self.batch(batch, &mut done).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn batches(&self, records: Vec<Record>) -> Vec<Vec<Record>> {
+        let options = &self.shared.options;
+        let mut batches: Vec<Vec<Record>> = Vec::new();
+        let mut bytes = 0;
+        for record in records {
+            match batches.last_mut() {
+                Some(batch) if batch.len() < options.batch && bytes < options.batch_bytes => {
+                    bytes += record.size();
+                    batch.push(record);
+                }
+                _ => {
+                    bytes = record.size();
+                    batches.push(vec![record]);
+                }
+            }
+        }
+        batches
+    }
+
+    async fn batch(&mut self, records: Vec<Record>, done: &mut impl FnMut(&Committed)) -> Result<(), Halt> {
+        let Some(last) = records.last() else { return Ok(()) };
+        let position = last.position.clone();
+        let key = LaneKey {
+            pipeline: Arc::clone(&self.shared.pipeline),
+            topic: position.topic,
+            partition: position.partition,
+        };
+        let name = (Arc::clone(&key.topic), key.partition);
+        let processor = Processor {
+            shared: Arc::clone(&self.shared),
+            lane: Lane { key, generation: 0, tenure: None },
+            lanes: self.lanes.clone(),
+            stop: self.stop.clone(),
+            known_next: AtomicI64::new(0),
+        };
+        let mut items = Vec::with_capacity(records.len());
+        for record in records {
+            let entry = self.entry(&record, &name).await?;
+            items.push(Item { record, entry });
+        }
+        let next = position.offset.saturating_add(1);
+        let ended = processor.process(&self.reader, &mut items, next, |_, committed| done(committed)).await;
+        self.lanes.set(&name, LaneState::Running);
+        ended
+    }
+
+    /// What a record is, however long its schema takes.
+    async fn entry(&mut self, record: &Record, name: &LaneName) -> Result<Entry, Halt> {
+        loop {
+            let hindrance = tokio::select! {
+                () = self.stop.cancelled() => return Err(Halt::Stopped),
+                entry = intake::entry(&mut self.reader, record, 0, self.shared.registry.as_ref()) => match entry {
+                    Ok(entry) => return Ok(entry),
+                    Err(hindrance) => hindrance,
+                },
+            };
+            let wait = match hindrance {
+                Hindrance::Outage { reason, retry_after } => {
+                    self.lanes.set(name, LaneState::Retrying(reason));
+                    retry_after.unwrap_or(RETRY)
+                }
+                Hindrance::Setup(reason) => {
+                    self.lanes.set(name, LaneState::Stopped(format!("{}: {reason}", record.position)));
+                    RETRY
+                }
+            };
+            tokio::select! {
+                () = self.stop.cancelled() => return Err(Halt::Stopped),
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+}
+
+/// Between two questions to a registry that does not answer.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The records of each topic and partition, in the order in which the first of them came.
+fn by_partition(records: Vec<Record>) -> Vec<Vec<Record>> {
+    let mut places: HashMap<(Arc<str>, i32), usize> = HashMap::new();
+    let mut parts: Vec<Vec<Record>> = Vec::new();
+    for record in records {
+        let place = (Arc::clone(&record.position.topic), record.position.partition);
+        let at = *places.entry(place).or_insert_with(|| {
+            parts.push(Vec::new());
+            parts.len() - 1
+        });
+        parts[at].push(record);
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_within_a_partition_is_kept() {
+        let record = |topic: &str, partition, offset| {
+            let mut record = Record::sample(None, None);
+            record.position = crate::record::RecordPosition { topic: topic.into(), partition, offset };
+            record
+        };
+        let mixed = vec![record("a", 1, 7), record("b", 1, 0), record("a", 0, 3), record("a", 1, 5), record("a", 0, 4)];
+        let parts = by_partition(mixed);
+        let shown: Vec<Vec<String>> =
+            parts.iter().map(|part| part.iter().map(|record| record.position.to_string()).collect()).collect();
+        assert_eq!(shown, [vec!["a/1/7", "a/1/5"], vec!["b/1/0"], vec!["a/0/3", "a/0/4"]]);
+    }
+}
