@@ -90,7 +90,12 @@ impl World {
 
     /// Registers a file of `debezium/` with these settings changed. It does not stream yet when this returns.
     pub fn connector(&self, file: &str, settings: &[(&str, &str)]) -> String {
-        let name = format!("{}_{file}", self.name);
+        self.connector_for(file, "", settings)
+    }
+
+    /// The same; `role` tells several connectors of one file apart.
+    pub fn connector_for(&self, file: &str, role: &str, settings: &[(&str, &str)]) -> String {
+        let name = format!("{}_{file}{role}", self.name);
         self.connectors.borrow_mut().push(name.clone());
         connect::register(file, &name, settings);
         name
