@@ -29,6 +29,8 @@ pub struct Column {
     arrives: BTreeMap<String, String>,
     #[serde(default)]
     pub big: bool,
+    #[serde(default)]
+    full: bool,
 }
 
 #[derive(Deserialize)]
@@ -74,9 +76,11 @@ pub fn word(kind: Kind) -> &'static str {
 }
 
 impl Table {
-    pub fn read(source: Kind) -> Self {
+    /// `full` if the source logs whole rows as they were before a change.
+    pub fn read(source: Kind, full: bool) -> Self {
         let text = fs::read_to_string(format!("tests/types/{}.toml", word(source))).unwrap();
         let mut table = Self { source, ..toml::from_str(&text).unwrap() };
+        table.columns.retain(|column| full || !column.full);
         // To look behind a fault that stops everything.
         let left_out = std::env::var("MATRIX_WITHOUT").unwrap_or_default();
         table.columns.retain(|column| !left_out.split(',').any(|name| name == column.name));
@@ -96,9 +100,10 @@ impl Table {
         });
         let mut sql = format!("CREATE TABLE every_type (id BIGINT PRIMARY KEY{});", columns.collect::<String>());
         if kind == Kind::Postgres && kind == self.source {
-            // Out of line whatever its size, uncompressed: the TOAST of real tables in a small one.
-            let big = self.columns.iter().filter(|column| column.big);
-            sql.extend(big.map(|c| format!("ALTER TABLE every_type ALTER {} SET STORAGE EXTERNAL;", c.name)));
+            // What is big is to be out of line, whatever it compresses to, and nothing else is.
+            let storage = |column: &Column| if column.big { "EXTERNAL" } else { "PLAIN" };
+            let columns = self.columns.iter();
+            sql.extend(columns.map(|c| format!("ALTER TABLE every_type ALTER {} SET STORAGE {};", c.name, storage(c))));
         }
         sql
     }

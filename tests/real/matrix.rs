@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::column::{Table, word};
 use crate::connect;
-use crate::daemon::{Config, Daemon};
+use crate::daemon::Daemon;
 use crate::database::{Database, Kind};
 use crate::kafka;
+use crate::view::View;
 use crate::world::{World, env, holds, until};
 
 /// How keys and values are written.
@@ -88,51 +89,74 @@ const ALONE: usize = 100;
 struct Mirror {
     format: Format,
     target: Database,
-    config: Config,
     daemon: Daemon,
+}
+
+/// What the source logs of a row as it was before a change. MariaDB logs all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Identity {
+    Default,
+    Full,
 }
 
 /// One pair of databases a format: enough for every wire form and every database's binding.
 #[test]
-fn every_type_arrives_in_every_wire_format() {
-    let pairs = |first, second| vec![(Format::Json, first), (Format::Confluent, second)];
-    mirror(
-        "types_mariadb",
-        Kind::MariaDb,
-        &[pairs(Kind::Postgres, Kind::MariaDb), vec![(Format::ApicurioHeaders, Kind::Sqlite)]].concat(),
-    );
+fn every_type_arrives_from_mariadb() {
+    let pairs =
+        [(Format::Json, Kind::Postgres), (Format::Confluent, Kind::MariaDb), (Format::ApicurioHeaders, Kind::Sqlite)];
+    mirror("types_mariadb", Kind::MariaDb, Identity::Full, &pairs);
+}
+
+#[test]
+fn every_type_arrives_from_postgres() {
     mirror(
         "types_postgres",
         Kind::Postgres,
-        &[pairs(Kind::Postgres, Kind::MariaDb), vec![(Format::Apicurio8, Kind::Sqlite)]].concat(),
+        Identity::Default,
+        &[(Format::Json, Kind::MariaDb), (Format::Apicurio8, Kind::Postgres)],
     );
 }
 
-/// Every pair in every format: `tests/matrix.sh`.
 #[test]
-#[ignore = "the full matrix takes minutes"]
-fn matrix() {
-    let formats = std::env::var("MATRIX_FORMATS").unwrap_or_default();
-    let formats = Format::ALL.into_iter().filter(|format| formats.is_empty() || formats.contains(format.word()));
-    let targets = [Kind::Postgres, Kind::MariaDb, Kind::Sqlite];
-    let pairs: Vec<_> = formats.flat_map(|format| targets.map(|target| (format, target))).collect();
-    let sources = std::env::var("MATRIX_SOURCES").unwrap_or_default();
-    let mut failed = Vec::new();
-    for source in [Kind::MariaDb, Kind::Postgres] {
-        if sources.is_empty() || sources.contains(word(source)) {
-            let run = || mirror(&format!("matrix_{}", word(source)), source, &pairs);
-            failed.extend(std::panic::catch_unwind(run).err());
-        }
-    }
-    assert!(failed.is_empty(), "see above");
+fn every_type_arrives_from_postgres_with_whole_rows() {
+    let pairs = [(Format::Json, Kind::Postgres), (Format::Confluent, Kind::Sqlite)];
+    mirror("types_postgres_full", Kind::Postgres, Identity::Full, &pairs);
 }
 
-fn mirror(test: &str, kind: Kind, pairs: &[(Format, Kind)]) {
+/// Every pair in every format, minutes of work: `tests/matrix.sh`, which can choose by the environment.
+#[test]
+#[ignore = "tests/matrix.sh runs it"]
+fn matrix() {
+    let chosen =
+        |variable: &str, word: &str| std::env::var(variable).is_ok_and(|words| words.split(',').any(|w| w == word));
+    let all = |variable: &str| std::env::var(variable).is_ok_and(|words| words == "all");
+    let formats = Format::ALL.into_iter().filter(|f| all("MATRIX_FORMATS") || chosen("MATRIX_FORMATS", f.word()));
+    let targets = [Kind::Postgres, Kind::MariaDb, Kind::Sqlite];
+    let pairs: Vec<_> = formats.flat_map(|format| targets.map(|target| (format, target))).collect();
+    let sources = [
+        ("mariadb", Kind::MariaDb, Identity::Full),
+        ("postgres", Kind::Postgres, Identity::Default),
+        ("postgres_full", Kind::Postgres, Identity::Full),
+    ];
+    let mut failed = Vec::new();
+    for (name, kind, identity) in sources {
+        if all("MATRIX_SOURCES") || chosen("MATRIX_SOURCES", name) {
+            let run = || mirror(&format!("matrix_{name}"), kind, identity, &pairs);
+            failed.extend(std::panic::catch_unwind(run).is_err().then_some(name));
+        }
+    }
+    assert!(failed.is_empty(), "not all arrived from {failed:?}, see above");
+}
+
+fn mirror(test: &str, kind: Kind, identity: Identity, pairs: &[(Format, Kind)]) {
     let world = World::new(test);
-    let table = Table::read(kind);
+    let table = Table::read(kind, identity == Identity::Full);
     let source = world.database(kind, "source");
     table.types.iter().for_each(|sql| _ = source.run(sql));
     source.run(&table.create(kind));
+    if kind == Kind::Postgres && identity == Identity::Full {
+        source.run("ALTER TABLE every_type REPLICA IDENTITY FULL");
+    }
     let height = table.height() as i64;
     let half = height / 2;
     let insert = |from: i64, to: i64| (from..to).map(|id| table.insert(id, id as usize)).collect::<String>();
@@ -223,7 +247,7 @@ fn start(world: &World, table: &Table, format: Format, kind: Kind, topic: &str) 
     kafka::create(&config.receipts, 1, &[]);
     config.migrate();
     let daemon = Daemon::start(&config);
-    Mirror { format, target, config, daemon }
+    Mirror { format, target, daemon }
 }
 
 impl Mirror {
@@ -290,16 +314,15 @@ impl Mirror {
         wrong.extend(extra.map(|id| format!("{pair}: row {id} should not be there")));
         let warnings = self.daemon.warnings();
         wrong.extend(warnings.iter().filter(|_| reasons.is_empty()).map(|line| format!("{pair}: {line}")));
-        let _ = &self.config;
         wrong
     }
 
-    fn shown(&self, source: &Database, view: crate::view::View, text: &Option<String>, same: bool) -> Option<String> {
+    fn shown(&self, source: &Database, view: View, text: &Option<String>, same: bool) -> Option<String> {
         let text = text.as_deref()?;
         Some(match view {
             _ if same => text.to_owned(),
             // The server that has the type reads the ISO form.
-            crate::view::View::Interval if source.kind == Kind::Postgres => {
+            View::Interval if source.kind == Kind::Postgres => {
                 source.texts(&format!("SELECT '{text}'::interval")).remove(0)
             }
             _ => view.canonical(text),

@@ -56,7 +56,7 @@ impl View {
             Kind::Postgres => match self {
                 Self::ZonedTime => format!("({column} AT TIME ZONE 'UTC')::text"),
                 Self::Bytes | Self::Wkb => format!("upper(encode({column}, 'hex'))"),
-                _ if same => format!("{column}::text"),
+                _ if same => column.to_owned(),
                 Self::Bool | Self::Bit1 => format!("{column}::int::text"),
                 Self::Money => format!("{column}::numeric::text"),
                 Self::Point => format!("{column}[0] || ' ' || {column}[1]"),
@@ -64,7 +64,7 @@ impl View {
                 Self::Array | Self::Moments | Self::Floats | Self::Documents | Self::Blobs => {
                     format!("array_to_json({column}::text[])::text")
                 }
-                _ => format!("{column}::text"),
+                _ => column.to_owned(),
             },
             Kind::MariaDb => match self {
                 // As FLOAT it would print six digits.
@@ -144,6 +144,11 @@ fn float(text: &str) -> String {
 }
 
 fn moment(text: &str) -> String {
+    if let Some(text) = text.strip_suffix(" BC") {
+        // ISO 8601 counts a year 0, which was 1 BC.
+        let (year, rest) = text.split_at(4);
+        return moment(&format!("{:05}{rest}", 1 - year.parse::<i32>().unwrap()));
+    }
     let text = text.trim_end_matches("+00").trim_end_matches('Z').replace('T', " ");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
