@@ -275,7 +275,8 @@ impl Mirror {
             let Some(row) = expected.get_mut(&(value.id as i64)) else { continue };
             if let Some(arrives) = value.arrives() {
                 let at = table.columns.iter().position(|column| column.name == value.column.name).unwrap();
-                row[at] = source.rows(&format!("SELECT {arrives}")).remove(0).remove(0);
+                let shown = value.column.view.expression(source.kind, &format!("({arrives})"), same);
+                row[at] = source.rows(&format!("SELECT {shown}")).remove(0).remove(0);
             }
             if value.refused_by(self.target.kind) {
                 expected.remove(&(value.id as i64));
