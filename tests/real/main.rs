@@ -17,6 +17,7 @@ mod killed_connect;
 mod killed_daemon;
 mod matrix;
 mod registry;
+mod schemas;
 mod shop;
 mod stopping;
 mod throughput;

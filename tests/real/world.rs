@@ -15,6 +15,7 @@ use crate::connect;
 use crate::daemon::Config;
 use crate::database::{Database, Kind, admin};
 use crate::kafka;
+use crate::schemas;
 
 /// The stack's addresses: `tests/stack/env.sh` with what the environment overrides.
 pub fn env(name: &str) -> &'static str {
@@ -136,6 +137,7 @@ fn sweep() {
     static OURS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"real_[a-z_]+_([0-9]+)").unwrap());
     let mut names = connect::list();
     names.extend(kafka::topics());
+    names.extend(schemas::list());
     for kind in [Kind::Postgres, Kind::MariaDb] {
         names.extend(Database::list(kind));
     }
@@ -171,6 +173,7 @@ fn clean(name: &str) {
         }
     }
     kafka::delete(name);
+    schemas::delete(name);
     let mut redis = redis::Client::open(env("COUNTERSIGN_REDIS_URL")).unwrap().get_connection().unwrap();
     let keys: Vec<String> = redis::cmd("KEYS").arg(format!("countersign:{name}*")).query(&mut redis).unwrap();
     for some in keys.chunks(1000) {
