@@ -36,4 +36,5 @@ mod tidy;
 mod trouble;
 mod values;
 mod wait;
+mod wire_formats;
 mod world;
