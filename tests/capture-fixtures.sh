@@ -41,9 +41,9 @@
 #   registry.json             {"confluent": {id: schema}, "global": {id: schema}}: the schemas that all of these name
 #   *.golden.jsonl            what `inspect` prints of mariadb-types-schema and postgres-types-schema, and so of the others
 # repeated:
-#   mariadb-repeated, postgres-repeated  all records of a table with 4,000 changes (1,500 creates, 1,000 updates, 500 times
-#                             two of one row in a transaction, 250 changes of primary key, 500 deletes), with Connect
-#                             killed twice in the middle
+#   mariadb-repeated, postgres-repeated  all records of a table with 3,001 changes (1,001 creates, 660 updates, 340 times two
+#                             of one row in a transaction, 160 changes of primary key, each of which is two, and 340
+#                             deletes), with Connect killed twice in the middle
 # shellcheck disable=SC2016 # ${routedByValue} and $1 are for Kafka Connect
 set -euo pipefail
 here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
@@ -409,7 +409,7 @@ SQL
 # The changes of `repeated`: slow enough to be in the middle when Connect is killed.
 repeated_changes() { # repeated_changes SLEEP-STATEMENT
   local from id
-  for ((from = 0; from < 1500; from += 50)); do
+  for ((from = 0; from < 1000; from += 50)); do
     echo "BEGIN;"
     for ((id = from; id < from + 50; id++)); do echo "INSERT INTO repeated VALUES ($id, 'new');"; done
     echo "COMMIT; UPDATE repeated SET v = 'paid' WHERE id >= $from AND id < $from + 33;"
@@ -431,10 +431,10 @@ capture_repeated() {
   postgres_connector postgres-source postgres-repeated table.include.list=public.repeated "${plain[@]}"
   each wait
   each checkpoint
-  repeated_changes 'DO SLEEP(0.3);' | mariadb &
-  repeated_changes 'SELECT pg_sleep(0.3);' | postgres &
+  repeated_changes 'DO SLEEP(0.5);' | mariadb &
+  repeated_changes 'SELECT pg_sleep(0.5);' | postgres &
   local topics=(mariadb-repeated.shop.repeated postgres-repeated.public.repeated) topic enough
-  for enough in 800 1800; do
+  for enough in 600 1300; do
     for topic in "${topics[@]}"; do
       until [ "$("$stack/topics.sh" count "$topic")" -ge "$enough" ]; do sleep 0.1; done
     done
