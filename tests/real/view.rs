@@ -41,6 +41,8 @@ pub enum View {
     Json,
     /// hstore as JSON
     Pairs,
+    /// An array of hstore as JSON
+    Maps,
     /// An array as JSON, each element as text.
     Array,
     Moments,
@@ -61,6 +63,7 @@ impl View {
                 Self::Money => format!("{column}::numeric::text"),
                 Self::Point => format!("{column}[0] || ' ' || {column}[1]"),
                 Self::Pairs => format!("hstore_to_json({column})::text"),
+                Self::Maps => format!("(SELECT json_agg(hstore_to_json(e))::text FROM unnest({column}) e)"),
                 Self::Array | Self::Moments | Self::Floats | Self::Documents | Self::Blobs => {
                     format!("array_to_json({column}::text[])::text")
                 }
@@ -105,7 +108,7 @@ impl View {
             Self::Moment | Self::ZonedTime => moment(text),
             Self::Padded => text.trim_end_matches(' ').to_owned(),
             Self::Point => point(text),
-            Self::Json | Self::Pairs => {
+            Self::Json | Self::Pairs | Self::Maps => {
                 serde_json::from_str(text).map_or_else(|_| text.to_owned(), |json| sorted(&json))
             }
             Self::Array => elements(text, |element| element.to_owned()),
