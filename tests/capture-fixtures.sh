@@ -1,8 +1,12 @@
 #!/usr/bin/env bash
-# Takes tests/fixtures/*.jsonl again from real connectors: run it after `tests/stack/up.sh all`. It needs a minute,
+# Takes tests/fixtures/*.jsonl again from real connectors: run it after `tests/stack/up.sh all`. It needs some minutes,
 # drops and makes the tables of the source databases `shop`, and deletes the topics and connectors it uses.
 # Written are record lines, one Kafka record each, by topic, partition and offset (demo.jsonl: in the order of time).
+#   tests/capture-fixtures.sh [PART...]   shop, demo, formats, repeated; all by default
+# Other folders than tests/fixtures by COUNTERSIGN_FIXTURES, another binary for `capture` and `inspect` than the one that
+# cargo builds by COUNTERSIGN_BINARY.
 #
+# shop:
 #   mariadb-orders            debezium/mariadb-source.json as it is: JSON with schema. Two snapshot rows (r), creates,
 #                             updates, a change of primary key (delete, tombstone, create), a delete with its tombstone,
 #                             and the same changes once more at new offsets, after Connect was killed
@@ -19,6 +23,7 @@
 #   mariadb-heartbeat, postgres-heartbeat, mariadb-transaction, postgres-transaction, mariadb-schema-change,
 #   postgres-message          the topics that Debezium writes beside the tables; the last has pg_logical_emit_message,
 #                             once inside a transaction and once outside
+# demo:
 #   demo                      one run of a small shop: topics shop.orders (JSON with schema) and shop.payment.events.
 #                             Ids 00000000-0000-7000-8000-0000000000NN. Payments 01-10 come twice: Connect was killed
 #                             and emitted them again. After that once each: 11 and 12 good; 03 again with another
@@ -26,17 +31,35 @@
 #                             has 20.00 (rejection). With balances that cover all the others, its 57 records are
 #                             29 applied, 23 duplicates, 2 skipped (tombstones), 1 each rejected, parked, conflict;
 #                             the mirror ends with 12 orders, the ledger with 12 payments
+# formats: the same changes by connectors that differ in their converters alone (-schema: JSON with schema; -plain: JSON
+# without; -confluent, -headers, -eight: Avro with a 4-byte id, with ids in headers, with an 8-byte id), from each database:
+#   mariadb-types-*, postgres-types-*    a table with every column type (tests/types): creates, one of them of NULLs, an
+#                             update of every column, a change of primary key, a delete, a truncate
+#   mariadb-shop-*, postgres-shop-*      a table of orders: creates, an update, a change of primary key, a delete
+#   mariadb-hyphen            orders by a connector whose topic.prefix is `my-app`, in Avro with a 4-byte id and without
+#                             schema.name.adjustment.mode: its namespaces are no legal Avro
+#   registry.json             {"confluent": {id: schema}, "global": {id: schema}}: the schemas that all of these name
+#   *.golden.jsonl            what `inspect` prints of mariadb-types-schema and postgres-types-schema, and so of the others
+# repeated:
+#   mariadb-repeated, postgres-repeated  all records of a table with 3,001 changes (1,001 creates, 660 updates, 340 times two
+#                             of one row in a transaction, 160 changes of primary key, each of which is two, and 340
+#                             deletes), with Connect killed twice in the middle
 # shellcheck disable=SC2016 # ${routedByValue} and $1 are for Kafka Connect
 set -euo pipefail
 here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
 stack=$here/stack
 # shellcheck source=tests/stack/env.sh
 . "$stack/env.sh"
-out=${1:-$here/fixtures}
+out=${COUNTERSIGN_FIXTURES:-$here/fixtures}
 mkdir -p "$out"
+countersign() {
+  if [ -n "${COUNTERSIGN_BINARY:-}" ]; then "$COUNTERSIGN_BINARY" "$@"; else
+    cargo run --locked --quiet --manifest-path "$here/../Cargo.toml" -- "$@"
+  fi
+}
 
 connectors=()
-mariadb() { command mariadb --no-defaults -h 127.0.0.1 -P "$COUNTERSIGN_MARIADB_PORT" -u countersign -pcountersign shop "$@"; }
+mariadb() { command mariadb --no-defaults -h 127.0.0.1 -P "$COUNTERSIGN_MARIADB_PORT" -u countersign -pcountersign --default-character-set=utf8mb4 shop "$@"; }
 postgres() { psql "$COUNTERSIGN_SHOP_POSTGRES_URL" -XqAt -v ON_ERROR_STOP=1 "$@" >/dev/null; }
 
 register() { # register FILE NAME [KEY=VALUE...]: with a log position and topics of its own
@@ -59,13 +82,14 @@ start_over() {
     "$stack/connect.sh" delete "$connector"
   done
   connectors=()
-  mariadb -e 'DROP TABLE IF EXISTS orders, outbox'
+  mariadb -e 'DROP TABLE IF EXISTS orders, outbox, types_all, repeated'
   postgres -c "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name LIKE 'capture\_%'" \
-    -c 'SET client_min_messages = warning' -c 'DROP TABLE IF EXISTS orders, outbox, documents' \
+    -c 'SET client_min_messages = warning' -c 'DROP TABLE IF EXISTS orders, outbox, documents, types_all, repeated' \
+    -c 'DROP TYPE IF EXISTS mood' -c 'DROP DOMAIN IF EXISTS price, word' \
     -c "DO \$\$ DECLARE p name; BEGIN
           FOR p IN SELECT pubname FROM pg_publication WHERE pubname LIKE 'capture\_%' LOOP EXECUTE format('DROP PUBLICATION %I', p); END LOOP;
         END \$\$"
-  "$stack/topics.sh" delete '(__debezium-heartbeat\.|schema-history\.)?(mariadb|postgres|shop|demo)([-.].*)?'
+  "$stack/topics.sh" delete '(__debezium-heartbeat\.|schema-history\.)?(mariadb|postgres|shop|demo|my-app)([-.].*)?'
 }
 
 counts() { # counts N TOPIC...: each topic holds N records
@@ -276,7 +300,162 @@ capture_demo() {
     { echo 'capture: time and offsets disagree in demo.jsonl' >&2; exit 1; }
 }
 
-capture_everything
-capture_demo
+# save_bytes FILE TOPIC: with what is not UTF-8 in base64
+save_bytes() {
+  countersign capture --brokers "$COUNTERSIGN_KAFKA" --topic "$2" --out "$out/$1"
+}
+
+# converters FORMAT: how a connector's keys and values are written
+converters() {
+  local part url="$COUNTERSIGN_REGISTRY_URL/apis/registry/v2"
+  for part in key value; do
+    case $1 in
+      schema) continue ;;
+      plain) echo "$part.converter.schemas.enable=false"; continue ;;
+      confluent)
+        echo "$part.converter.apicurio.registry.headers.enabled=false"
+        echo "$part.converter.apicurio.registry.as-confluent=true"
+        echo "$part.converter.apicurio.registry.use-id=contentId"
+        ;;
+      headers) ;;
+      eight) echo "$part.converter.apicurio.registry.headers.enabled=false" ;;
+    esac
+    echo "$part.converter=io.apicurio.registry.utils.converter.AvroConverter"
+    echo "$part.converter.schemas.enable="
+    echo "$part.converter.apicurio.registry.url=$url"
+    echo "$part.converter.apicurio.registry.auto-register=true"
+  done
+}
+
+# The schemas that records in Avro name, by the kind of their ids.
+save_registry() {
+  python3 - "$COUNTERSIGN_REGISTRY_URL" "$out" <<'PY'
+import base64, gzip, json, pathlib, sys, urllib.request
+url, out = sys.argv[1], pathlib.Path(sys.argv[2])
+found = {"confluent": set(), "global": set()}
+raw = lambda part: base64.b64decode(part["base64"]) if isinstance(part, dict) else (part or "").encode()
+for path in sorted(out.glob("*.jsonl*")):
+    framing = "eight" if "-eight" in path.name else "confluent"
+    if not any(word in path.name for word in ("-confluent", "-headers", "-eight", "-hyphen")):
+        continue
+    opened = gzip.open(path, "rt") if path.suffix == ".gz" else path.open()
+    for line in opened:
+        record = json.loads(line)
+        if "-headers" in path.name:
+            found["global"] |= {int.from_bytes(raw(v), "big") for n, v in record["headers"] if n.endswith(".globalId")}
+            continue
+        for part in (record["key"], record["value"]):
+            if part is not None:
+                framed = raw(part)
+                assert framed[0] == 0, path
+                if framing == "eight":
+                    found["global"].add(int.from_bytes(framed[1:9], "big"))
+                else:
+                    found["confluent"].add(int.from_bytes(framed[1:5], "big"))
+get = lambda path: json.load(urllib.request.urlopen(url + path))
+registry = {
+    "confluent": {str(id): json.loads(get(f"/apis/ccompat/v7/schemas/ids/{id}")["schema"]) for id in sorted(found["confluent"])},
+    "global": {str(id): get(f"/apis/registry/v2/ids/globalIds/{id}") for id in sorted(found["global"])},
+}
+(out / "registry.json").write_text(json.dumps(registry, separators=(",", ":"), ensure_ascii=False) + "\n")
+PY
+}
+
+capture_formats() {
+  start_over
+  local formats=(schema plain confluent headers eight) format settings one=topic.creation.default.partitions=1
+  mariadb -e 'CREATE TABLE orders (id BIGINT PRIMARY KEY, account VARCHAR(20) NOT NULL, status VARCHAR(16) NOT NULL,
+    amount DECIMAL(12,2) NOT NULL, placed_at DATETIME(3) NOT NULL)'
+  postgres -c 'CREATE TABLE orders (id bigint PRIMARY KEY, account varchar(20) NOT NULL, status varchar(16) NOT NULL,
+    amount numeric(12,2) NOT NULL, placed_at timestamp(3) NOT NULL)'
+  python3 "$here/types/sql.py" mariadb create | mariadb
+  python3 "$here/types/sql.py" postgres create | postgres
+  for format in "${formats[@]}"; do
+    mapfile -t settings < <(converters "$format")
+    case $format in schema | plain) ;; *) settings+=(schema.name.adjustment.mode=avro) ;; esac
+    settings+=("$one" skipped.operations=none)
+    mariadb_connector mariadb-source "mariadb-$format" table.include.list=shop.orders,shop.types_all "${settings[@]}"
+    postgres_connector postgres-source "postgres-$format" table.include.list=public.orders,public.types_all "${settings[@]}"
+  done
+  mapfile -t settings < <(converters confluent)
+  mariadb_connector mariadb-source my-app "${settings[@]}" "$one"
+  each wait
+  for database in mariadb postgres; do
+    "$database" <<'SQL'
+INSERT INTO orders VALUES (1, 'alice', 'new', 12.50, '2026-11-29 12:34:56.789'), (2, 'Zoë €', 'new', -0.01, '1969-12-31 23:59:59.001');
+UPDATE orders SET status = 'paid' WHERE id = 1;
+UPDATE orders SET id = 22 WHERE id = 2;
+DELETE FROM orders WHERE id = 1;
+SQL
+    python3 "$here/types/sql.py" "$database" changes | "$database"
+    "$database" <<<'TRUNCATE TABLE types_all;'
+  done
+  for format in "${formats[@]}"; do # 2 creates, an update, d + tombstone + c of the key change, d + tombstone
+    until_counts 8 "mariadb-$format.shop.orders" "postgres-$format.public.orders"
+    until_counts 10 "mariadb-$format.shop.types_all" "postgres-$format.public.types_all"
+    for database in mariadb.shop postgres.public; do
+      save_bytes "${database%.*}-shop-$format.jsonl" "${database%.*}-$format.${database#*.}.orders"
+      save_bytes "${database%.*}-types-$format.jsonl.gz" "${database%.*}-$format.${database#*.}.types_all"
+    done
+  done
+  until_counts 8 my-app.shop.orders
+  save_bytes mariadb-hyphen.jsonl my-app.shop.orders
+  save_registry
+  for database in mariadb postgres; do
+    countersign inspect --output json "$out/$database-types-schema.jsonl.gz" >"$out/$database-types.golden.jsonl"
+  done
+}
+
+# The changes of `repeated`: slow enough to be in the middle when Connect is killed.
+repeated_changes() { # repeated_changes SLEEP-STATEMENT
+  local from id
+  for ((from = 0; from < 1000; from += 50)); do
+    echo "BEGIN;"
+    for ((id = from; id < from + 50; id++)); do echo "INSERT INTO repeated VALUES ($id, 'new');"; done
+    echo "COMMIT; UPDATE repeated SET v = 'paid' WHERE id >= $from AND id < $from + 33;"
+    for ((id = from; id < from + 17; id++)); do
+      echo "BEGIN; UPDATE repeated SET v = 'a' WHERE id = $id; UPDATE repeated SET v = 'b' WHERE id = $id; COMMIT;"
+    done
+    echo "UPDATE repeated SET id = id + 100000 WHERE id >= $from AND id < $from + 8;"
+    echo "DELETE FROM repeated WHERE id >= $from + 33 AND id < $from + 50; $1"
+  done
+  echo "INSERT INTO repeated VALUES (999999, 'last');"
+}
+
+capture_repeated() {
+  start_over
+  local database plain=(key.converter.schemas.enable=false value.converter.schemas.enable=false topic.creation.default.partitions=1)
+  mariadb -e 'CREATE TABLE repeated (id BIGINT PRIMARY KEY, v VARCHAR(10))'
+  postgres -c 'CREATE TABLE repeated (id bigint PRIMARY KEY, v varchar(10))'
+  mariadb_connector mariadb-source mariadb-repeated table.include.list=shop.repeated "${plain[@]}"
+  postgres_connector postgres-source postgres-repeated table.include.list=public.repeated "${plain[@]}"
+  each wait
+  each checkpoint
+  repeated_changes 'DO SLEEP(0.5);' | mariadb &
+  repeated_changes 'SELECT pg_sleep(0.5);' | postgres &
+  local topics=(mariadb-repeated.shop.repeated postgres-repeated.public.repeated) topic enough
+  for enough in 600 1300; do
+    for topic in "${topics[@]}"; do
+      until [ "$("$stack/topics.sh" count "$topic")" -ge "$enough" ]; do sleep 0.1; done
+    done
+    emit_again
+  done
+  wait
+  for topic in "${topics[@]}"; do # one partition: what is behind the last change is a repetition of it
+    until "$stack/topics.sh" lines "$topic" | tail -1 | jq -e '.value | fromjson | .after.id == 999999' >/dev/null; do sleep 0.5; done
+    database=${topic%%-*}
+    save "$database-repeated" "$topic"
+    gzip -9nf "$out/$database-repeated.jsonl"
+  done
+}
+
+if [ $# -eq 0 ]; then set -- shop demo formats repeated; fi
+for part; do
+  case $part in
+    shop) capture_everything ;;
+    demo | formats | repeated) "capture_$part" ;;
+    *) echo "capture: there is no part $part" >&2; exit 2 ;;
+  esac
+done
 start_over
-wc -lc "$out"/*.jsonl
+wc -c "$out"/*.json*

@@ -39,4 +39,5 @@ mod tidy;
 mod trouble;
 mod values;
 mod wait;
+mod wire_formats;
 mod world;

@@ -164,12 +164,16 @@ impl Daemon {
     /// Waits until it has given this many records an outcome, and sees that it is alive.
     pub fn until_consumed(&mut self, seconds: u64, records: u64) {
         until(seconds, "records to be consumed", || {
-            let ended = self.child.try_wait().unwrap();
-            assert!(ended.is_none(), "the daemon ended: {ended:?}\n{}", self.last_words());
+            self.assert_alive();
             let outcomes = self.outcomes();
             let consumed: u64 = outcomes.values().sum();
             holds(consumed >= records, || format!("{consumed} of {records}: {outcomes:?}"))
         });
+    }
+
+    pub fn assert_alive(&mut self) {
+        let ended = self.child.try_wait().unwrap();
+        assert!(ended.is_none(), "the daemon ended: {ended:?}\n{}", self.last_words());
     }
 
     /// Waits for the gauge, which follows some seconds behind.

@@ -7,6 +7,7 @@
 
 mod broker;
 mod checklist;
+mod column;
 mod connect;
 mod daemon;
 mod database;
@@ -14,8 +15,11 @@ mod journeys;
 mod kafka;
 mod killed_connect;
 mod killed_daemon;
+mod matrix;
 mod registry;
+mod schemas;
 mod shop;
 mod stopping;
 mod throughput;
+mod view;
 mod world;

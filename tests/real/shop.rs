@@ -11,6 +11,7 @@ use crate::connect;
 use crate::daemon::Config;
 use crate::database::{Database, Kind, Row};
 use crate::kafka;
+use crate::view::sorted;
 use crate::world::World;
 
 /// Every type that both sides have. The floor of what Debezium must carry exactly: an unsigned number above the signed
@@ -343,18 +344,6 @@ fn canonical(column: &str, text: &str) -> String {
         }
         "details" => sorted(&serde_json::from_str(text).unwrap()),
         _ => text.to_owned(),
-    }
-}
-
-/// The digits of numbers stay, the order of names does not count.
-fn sorted(value: &Value) -> String {
-    match value {
-        Value::Object(fields) => {
-            let fields: BTreeMap<&String, String> = fields.iter().map(|(name, value)| (name, sorted(value))).collect();
-            format!("{fields:?}")
-        }
-        Value::Array(items) => format!("{:?}", items.iter().map(sorted).collect::<Vec<_>>()),
-        other => other.to_string(),
     }
 }
 

@@ -15,6 +15,7 @@ use crate::connect;
 use crate::daemon::Config;
 use crate::database::{Database, Kind, admin};
 use crate::kafka;
+use crate::schemas;
 
 /// The stack's addresses: `tests/stack/env.sh` with what the environment overrides.
 pub fn env(name: &str) -> &'static str {
@@ -90,7 +91,12 @@ impl World {
 
     /// Registers a file of `debezium/` with these settings changed. It does not stream yet when this returns.
     pub fn connector(&self, file: &str, settings: &[(&str, &str)]) -> String {
-        let name = format!("{}_{file}", self.name);
+        self.connector_for(file, "", settings)
+    }
+
+    /// The same; `role` tells several connectors of one file apart.
+    pub fn connector_for(&self, file: &str, role: &str, settings: &[(&str, &str)]) -> String {
+        let name = format!("{}_{file}{role}", self.name);
         self.connectors.borrow_mut().push(name.clone());
         connect::register(file, &name, settings);
         name
@@ -131,6 +137,7 @@ fn sweep() {
     static OURS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"real_[a-z_]+_([0-9]+)").unwrap());
     let mut names = connect::list();
     names.extend(kafka::topics());
+    names.extend(schemas::list());
     for kind in [Kind::Postgres, Kind::MariaDb] {
         names.extend(Database::list(kind));
     }
@@ -166,6 +173,7 @@ fn clean(name: &str) {
         }
     }
     kafka::delete(name);
+    schemas::delete(name);
     let mut redis = redis::Client::open(env("COUNTERSIGN_REDIS_URL")).unwrap().get_connection().unwrap();
     let keys: Vec<String> = redis::cmd("KEYS").arg(format!("countersign:{name}*")).query(&mut redis).unwrap();
     for some in keys.chunks(1000) {
