@@ -116,10 +116,11 @@ pub fn row_to_json(row: &Row) -> serde_json::Value {
 
 /// Lower-case hex.
 pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    const DIGITS: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    let mut hex = String::with_capacity(bytes.len() * 2);
+    hex.extend(digits.map(|digit| DIGITS[usize::from(digit)]));
+    hex
 }
 
 /// A JSON text literal.
@@ -173,8 +174,8 @@ fn write_value(out: &mut String, value: &Value, form: Form) {
         Value::Null => out.push_str("null"),
         Value::Bool(bool) => out.push_str(if *bool { "true" } else { "false" }),
         // Most integers are their own canonical form already.
-        Value::Int(int) if form == Form::Shown || int % 10 != 0 => drop(write!(out, "{int}")),
-        Value::Int(int) => write_number(out, &int.to_string(), form),
+        Value::Int(int) if form == Form::Shown || int % 10 != 0 => out.push_str(itoa::Buffer::new().format(*int)),
+        Value::Int(int) => write_number(out, itoa::Buffer::new().format(*int), form),
         Value::Number(digits) => write_number(out, digits, form),
         Value::Float(float) if float.is_finite() => write_number(out, &float_text(*float), form),
         Value::Float(float) => write_text(out, &float_text(*float)),

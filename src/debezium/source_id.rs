@@ -84,11 +84,12 @@ pub fn source_id(event: &ChangeEvent) -> Result<String, Fault> {
     Ok(format!("{RECIPE}:{locus}:{}:{}:{}", op.letter(), shown(&source.table), coordinates.hash()))
 }
 
-struct Coordinates(Sha256);
+/// The parts, hashed at the end.
+struct Coordinates(String);
 
 impl Coordinates {
     fn new(source: &Source) -> Self {
-        let mut coordinates = Self(Sha256::new());
+        let mut coordinates = Self(String::with_capacity(256));
         coordinates.add("name", &source.name);
         coordinates.add("db", &source.db);
         coordinates.add("schema", source.schema.as_deref().unwrap_or_default());
@@ -98,12 +99,15 @@ impl Coordinates {
 
     /// Lengths before the parts: no two lists of parts hash the same bytes.
     fn add(&mut self, label: &str, part: &str) {
-        self.0.update(format!("{label}:{}:", part.len()));
-        self.0.update(part);
+        self.0.push_str(label);
+        self.0.push(':');
+        self.0.push_str(itoa::Buffer::new().format(part.len()));
+        self.0.push(':');
+        self.0.push_str(part);
     }
 
     fn number(&mut self, label: &str, number: i64) {
-        self.add(label, &number.to_string());
+        self.add(label, itoa::Buffer::new().format(number));
     }
 
     /// Adds the position and returns the locus.
@@ -177,7 +181,7 @@ impl Coordinates {
     }
 
     fn hash(self) -> String {
-        hex(&self.0.finalize()[..16])
+        hex(&Sha256::digest(self.0)[..16])
     }
 }
 
