@@ -29,7 +29,7 @@ const VERSION: char = '1';
 /// | change       | op (a snapshot's `r` counts as `c`: both say what the row is), key, row (`after`, for a delete `before`) |
 /// | other        | the value |
 pub fn digest(event: &ChangeEvent, route: &Route) -> Digest {
-    let mut content = String::new();
+    let mut content = String::with_capacity(512);
     match &route.digest {
         DigestRule::Include(paths) => {
             for path in paths {
@@ -43,7 +43,9 @@ pub fn digest(event: &ChangeEvent, route: &Route) -> Digest {
         DigestRule::Whole => {
             if let Some(op) = event.op {
                 let key = event.wire.key.as_deref().unwrap_or("null");
-                let _ = write!(content, "{} {key} ", counted(op).letter());
+                for part in [counted(op).letter(), " ", key, " "] {
+                    content.push_str(part);
+                }
             }
             match (event.row(), &event.scalar) {
                 (Some(row), _) => content.push_str(&render::canonical_row(row)),

@@ -44,7 +44,7 @@ pub enum DigestMatch {
 
 impl Digest {
     pub fn new(rule: &str, hex: &str) -> Self {
-        Self(format!("{rule}:{hex}").into())
+        Self([rule, ":", hex].concat().into())
     }
 
     /// From the inbox, as stored.

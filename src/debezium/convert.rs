@@ -151,6 +151,7 @@ fn convert(value: Value, schema: &Schema, strictness: Strictness) -> Result<Valu
             Value::Int(int) if int < 0 => Ok(Value::Number(int.cast_unsigned().to_string().into())),
             value => expect(value, "no integer", |v| matches!(v, Value::Int(_) | Value::Number(_))),
         },
+        Kind::Single => single_of(&value).map(Value::Float).ok_or(Mismatch::new("no number")),
         Kind::Float => float(&value).map(Value::Float).ok_or(Mismatch::new("no number")),
         Kind::Bytes => Ok(Value::Bytes(raw(&value)?)),
         Kind::Decimal { scale } => decimal_value(&value, *scale),
@@ -255,6 +256,23 @@ fn float(value: &Value) -> Option<f64> {
             _ => None,
         },
         _ => None,
+    }
+}
+
+/// The number that a float32's shortest text names: 0.1, not 0.10000000149011612.
+pub fn single(float: f32) -> f64 {
+    if float.fract() == 0.0 && float.abs() < 1e7 || !float.is_finite() {
+        return f64::from(float);
+    }
+    float.to_string().parse().unwrap_or_else(|_| f64::from(float))
+}
+
+/// Java writes `1.17549435E-38` where `1.1754944E-38` says as much.
+fn single_of(value: &Value) -> Option<f64> {
+    match value {
+        Value::Number(digits) => digits.parse().ok().map(single),
+        // Avro's reader has done it.
+        _ => float(value),
     }
 }
 

@@ -19,7 +19,7 @@ pub fn from_unscaled(bytes: &[u8], scale: i32) -> Option<String> {
     let digits = if bytes.len() <= 16 {
         let mut wide = if negative { [0xff; 16] } else { [0; 16] };
         wide[16 - bytes.len()..].copy_from_slice(bytes);
-        i128::from_be_bytes(wide).unsigned_abs().to_string()
+        itoa::Buffer::new().format(i128::from_be_bytes(wide).unsigned_abs()).to_owned()
     } else {
         magnitude(bytes, negative)
     };
@@ -53,19 +53,60 @@ pub fn plain(text: &str) -> Option<String> {
 /// One form for all texts of one number: significant digits and a power of ten. `1`, `1.0`, `1.00` and `10e-1`
 /// are `1`; `100` is `1e2`; every zero is `0`.
 pub fn normal(text: &str) -> Option<String> {
-    let number = Number::parse(text)?;
-    if number.digits.is_empty() {
-        return Some("0".to_owned());
+    let mut out = String::with_capacity(text.len() + 4);
+    push_normal(&mut out, text).then_some(out)
+}
+
+/// [`normal`] onto a text; false, and nothing written, if it is no number.
+pub fn push_normal(out: &mut String, text: &str) -> bool {
+    if text.contains(['e', 'E']) {
+        let Some(number) = Number::parse(text) else { return false };
+        push_parts(out, number.negative, &number.digits, "", number.exponent);
+        return true;
     }
-    let mut out = String::with_capacity(text.len() + 2);
-    if number.negative {
+    let (negative, unsigned) = match text.as_bytes().first() {
+        Some(b'-') => (true, &text[1..]),
+        Some(b'+') => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
+    let all_digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
+    if whole.len() + fraction.len() == 0 || !all_digits(whole) || !all_digits(fraction) {
+        return false;
+    }
+    let (whole, fraction) = (whole.trim_start_matches('0'), fraction.trim_end_matches('0'));
+    if fraction.is_empty() {
+        let digits = whole.trim_end_matches('0');
+        push_parts(out, negative, digits, "", (whole.len() - digits.len()) as i64);
+    } else {
+        let tail = if whole.is_empty() { fraction.trim_start_matches('0') } else { fraction };
+        push_parts(out, negative, whole, tail, -(fraction.len() as i64));
+    }
+    true
+}
+
+fn push_parts(out: &mut String, negative: bool, digits: &str, more: &str, exponent: i64) {
+    if digits.len() + more.len() == 0 {
+        out.push('0');
+        return;
+    }
+    if negative {
         out.push('-');
     }
-    out.push_str(&number.digits);
-    if number.exponent != 0 {
-        let _ = write!(out, "e{}", number.exponent);
+    out.push_str(digits);
+    out.push_str(more);
+    if exponent != 0 {
+        out.push('e');
+        out.push_str(itoa::Buffer::new().format(exponent));
     }
-    Some(out)
+}
+
+/// Digits with zeros before them up to a width.
+pub fn push_padded(out: &mut String, number: u64, width: usize) {
+    let mut buffer = itoa::Buffer::new();
+    let digits = buffer.format(number);
+    out.extend(std::iter::repeat_n('0', width.saturating_sub(digits.len())));
+    out.push_str(digits);
 }
 
 /// Digits without zeros at either end, times a power of ten. No digits: zero.
@@ -104,18 +145,28 @@ impl Number {
 
 /// Zero has no sign, whatever its scale.
 fn place_point(negative: bool, digits: &str, scale: i32) -> String {
-    let negative = negative && digits.bytes().any(|b| b != b'0');
-    let sign = if negative { "-" } else { "" };
     let places = scale.unsigned_abs() as usize;
+    let mut out = String::with_capacity(digits.len() + places + 3);
+    if negative && digits.bytes().any(|b| b != b'0') {
+        out.push('-');
+    }
+    let zeros = |count: usize| std::iter::repeat_n('0', count);
     if scale < 0 {
-        return if digits == "0" { digits.to_owned() } else { format!("{sign}{digits}{}", "0".repeat(places)) };
+        out.push_str(digits);
+        out.extend(zeros(if digits == "0" { 0 } else { places }));
+    } else if digits.len() > places {
+        let (whole, fraction) = digits.split_at(digits.len() - places);
+        out.push_str(whole);
+        if places > 0 {
+            out.push('.');
+            out.push_str(fraction);
+        }
+    } else {
+        out.push_str("0.");
+        out.extend(zeros(places - digits.len()));
+        out.push_str(digits);
     }
-    if places == 0 {
-        return format!("{sign}{digits}");
-    }
-    let padded = format!("{digits:0>width$}", width = places + 1);
-    let (whole, fraction) = padded.split_at(padded.len() - places);
-    format!("{sign}{whole}.{fraction}")
+    out
 }
 
 /// The absolute value of a two's complement number in decimal digits.

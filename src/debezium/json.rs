@@ -42,11 +42,13 @@ pub fn parse_text(text: &str) -> Result<Value, JsonError> {
 pub(super) struct Parser<'a> {
     text: &'a str,
     at: usize,
+    /// The fields of the objects that are being read, so that each object is allocated once, at its size.
+    fields: Vec<(CompactString, Value)>,
 }
 
 impl<'a> Parser<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        Self { text, at: 0 }
+        Self { text, at: 0, fields: Vec::with_capacity(32) }
     }
 
     /// Bytes read so far.
@@ -115,7 +117,7 @@ impl<'a> Parser<'a> {
         if self.eat("}") {
             return Ok(Value::Struct(Row::new()));
         }
-        let mut fields = Vec::with_capacity(8);
+        let first = self.fields.len();
         loop {
             self.space();
             if self.peek() != Some(b'"') {
@@ -127,10 +129,11 @@ impl<'a> Parser<'a> {
                 return self.fail("no colon after a field name");
             }
             self.space();
-            fields.push((name, self.value(depth)?));
+            let value = self.value(depth)?;
+            self.fields.push((name, value));
             self.space();
             if self.eat("}") {
-                return Ok(Value::Struct(Row::from(last_wins(fields))));
+                return Ok(Value::Struct(Row::from(last_wins(self.fields.split_off(first)))));
             }
             if !self.eat(",") {
                 return self.fail("no comma or brace after a field");

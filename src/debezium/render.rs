@@ -241,7 +241,11 @@ fn write_row(out: &mut String, row: &Row, form: Form) {
 fn write_number(out: &mut String, digits: &str, form: Form) {
     match form {
         Form::Shown => out.push_str(digits),
-        Form::Canonical => out.push_str(decimal::normal(digits).as_deref().unwrap_or(digits)),
+        Form::Canonical => {
+            if !decimal::push_normal(out, digits) {
+                out.push_str(digits);
+            }
+        }
     }
 }
 

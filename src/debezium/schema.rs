@@ -24,6 +24,8 @@ pub enum Kind {
     /// `BIGINT UNSIGNED` sent as `int64` (`bigint.unsigned.handling.mode=long`), known from the propagated
     /// `__debezium.source.column.type`: negative values are those from 2^63 upwards.
     Unsigned,
+    /// float32: the number that its shortest text names, whoever wrote it with how many digits.
+    Single,
     Float,
     Text,
     Bytes,
@@ -124,6 +126,7 @@ pub fn kind_of(base: Base, name: Option<&str>, parameter: impl Fn(&str) -> Optio
         (_, Base::Int) if unsigned(parameter(COLUMN_TYPE).as_deref()) => Kind::Unsigned,
         (_, Base::Bool) => Kind::Bool,
         (_, Base::Int) => Kind::Int,
+        (_, Base::Single) => Kind::Single,
         (_, Base::Float) => Kind::Float,
         (_, Base::Text) => Kind::Text,
         (_, Base::Bytes) => Kind::Bytes,
@@ -150,6 +153,7 @@ pub fn struct_kind(name: Option<&str>, fields: Vec<Field>, parameter: impl Fn(&s
 pub enum Base {
     Bool,
     Int,
+    Single,
     Float,
     Text,
     Bytes,
@@ -169,7 +173,8 @@ fn kind(schema: &Row) -> Result<Kind, Fault> {
     let base = match text(schema, "type") {
         Some("boolean") => Base::Bool,
         Some("int8" | "int16" | "int32" | "int64") => Base::Int,
-        Some("float" | "double" | "float32" | "float64") => Base::Float,
+        Some("float" | "float32") => Base::Single,
+        Some("double" | "float64") => Base::Float,
         Some("string") => Base::Text,
         Some("bytes") => Base::Bytes,
         Some("array") => return Ok(Kind::Array(inner(schema, "items")?)),

@@ -7,6 +7,7 @@
 
 use sha2::{Digest, Sha256};
 
+use super::decimal::push_padded;
 use super::event::{ChangeEvent, Fault, Operation};
 use super::guard::file_number;
 use super::render::hex;
@@ -81,7 +82,13 @@ pub fn source_id(event: &ChangeEvent) -> Result<String, Fault> {
     } else {
         coordinates.add("op", op.letter());
     }
-    Ok(format!("{RECIPE}:{locus}:{}:{}:{}", op.letter(), shown(&source.table), coordinates.hash()))
+    let mut id = String::with_capacity(120);
+    for part in [RECIPE, &locus, op.letter(), &shown(&source.table)] {
+        id.push_str(part);
+        id.push(':');
+    }
+    id.push_str(&coordinates.hash());
+    Ok(id)
 }
 
 /// The parts, hashed at the end.
@@ -121,7 +128,13 @@ impl Coordinates {
                 self.add("file", file);
                 self.number("pos", *pos);
                 self.number("row", *row);
-                format!("{:06}.{pos:010}.{row}", file_number(file).unwrap_or(0))
+                let mut locus = String::with_capacity(24);
+                push_padded(&mut locus, file_number(file).unwrap_or(0).into(), 6);
+                for (number, width) in [(pos, 10), (row, 1)] {
+                    locus.push('.');
+                    push_padded(&mut locus, number.unsigned_abs(), width);
+                }
+                locus
             }
             Position::Wal { lsn: Some(lsn), tx_id } => {
                 self.number("lsn", *lsn);

@@ -5,6 +5,8 @@
 
 use std::fmt::Write;
 
+use super::decimal::push_padded;
+
 /// What an integer counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeUnit {
@@ -234,20 +236,30 @@ fn push_date(out: &mut String, days: i64) {
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
     let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let sign = if year < 0 { "-" } else { "" };
-    let _ = write!(out, "{sign}{:04}-{month:02}-{day:02}", year.unsigned_abs());
+    if year < 0 {
+        out.push('-');
+    }
+    push_padded(out, year.unsigned_abs(), 4);
+    for part in [month, day] {
+        out.push('-');
+        push_padded(out, part.unsigned_abs(), 2);
+    }
 }
 
 fn push_clock(out: &mut String, seconds: u64, nanos: u32) {
-    let _ = write!(out, "{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
+    push_padded(out, seconds / 3600, 2);
+    for part in [seconds / 60 % 60, seconds % 60] {
+        out.push(':');
+        push_padded(out, part, 2);
+    }
     push_fraction(out, nanos);
 }
 
 fn push_fraction(out: &mut String, nanos: u32) {
     if nanos > 0 {
-        let digits = format!("{nanos:09}");
         out.push('.');
-        out.push_str(digits.trim_end_matches('0'));
+        push_padded(out, u64::from(nanos), 9);
+        out.truncate(out.trim_end_matches('0').len());
     }
 }
 

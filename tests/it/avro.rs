@@ -132,7 +132,7 @@ fn an_outage_parks_nothing_and_what_needs_no_registry_goes_on() {
         // Schemas that are known do not need it; those that stand before the first unknown one do not wait.
         world.send(&[four(57, &body("b", 2)), Rec::bare(r#"{"id":"c","amount":3}"#), four(58, &body("d", 4))]).await;
         running.outcomes(3, "applied=3").await;
-        running.stands(Readiness::Unready, "does not answer").await;
+        running.stands(Readiness::Degraded, "does not answer").await;
         world.send(&[four(57, &body("e", 5))]).await;
         registry.script([Trouble::Status(503), Trouble::Busy(429, "1".to_owned())]);
         registry.resume().await;
@@ -154,7 +154,7 @@ fn a_registry_that_lets_nobody_in_stops_the_lane_and_parks_nothing() {
         registry.require("Bearer right");
         let wrong = world.start(&with(&registry, "token = \"wr0ng-token\"")).await;
         world.send(&[four(57, &body("a", 1))]).await;
-        wrong.stands(Readiness::Unready, "401").await;
+        wrong.stands(Readiness::Degraded, "401").await;
         assert!(!wrong.reasons().1.join(" ").contains("wr0ng"), "no secret in a reason");
         wrong.stop().await;
         assert!(world.dead_letters().await.is_empty());
@@ -173,11 +173,11 @@ fn ids_of_another_width_stop_the_lane_and_both_readings_are_named() {
         world.send(&[eight(15, &body("abc", 3)), eight(15, &body("abd", 3))]).await;
         let confluent = format!("[registry]\nurl = \"{}/apis/ccompat/v7\"\n{BOOK}", registry.url);
         let wrong = world.start(&confluent).await;
-        wrong.stands(Readiness::Unready, "8 bytes it is 15").await;
-        wrong.stands(Readiness::Unready, "4 bytes the schema id of the value is 0").await;
+        wrong.stands(Readiness::Degraded, "8 bytes it is 15").await;
+        wrong.stands(Readiness::Degraded, "4 bytes the schema id of the value is 0").await;
         wrong.stop().await;
         let wrong = world.start(&with(&registry, "flavour = \"apicurio\"\nframing = \"4-byte\"")).await;
-        wrong.stands(Readiness::Unready, "8-byte").await;
+        wrong.stands(Readiness::Degraded, "8-byte").await;
         wrong.stop().await;
         assert!(world.dead_letters().await.is_empty());
         let right = world.start(&with(&registry, "flavour = \"apicurio\"\nframing = \"8-byte\"")).await;
@@ -185,7 +185,7 @@ fn ids_of_another_width_stop_the_lane_and_both_readings_are_named() {
         right.stop().await;
         world.send(&[four(15, &body("abe", 3))]).await;
         let wrong = world.start(&with(&registry, "flavour = \"apicurio\"\nframing = \"8-byte\"")).await;
-        wrong.stands(Readiness::Unready, "4-byte").await;
+        wrong.stands(Readiness::Degraded, "4-byte").await;
         tokio::time::sleep(Duration::from_millis(100)).await;
         assert!(world.dead_letters().await.is_empty());
         wrong.stop().await;
@@ -199,7 +199,7 @@ fn avro_without_a_registry_stops_the_lane_and_says_what_is_missing() {
         world.send(&[Rec::bare(r#"{"id":"json","amount":5}"#), four(15, &body("abc", 3))]).await;
         let running = world.start(BOOK).await;
         running.outcomes(1, "applied=1").await;
-        running.stands(Readiness::Unready, "a schema registry is needed").await;
+        running.stands(Readiness::Degraded, "a schema registry is needed").await;
         assert!(world.dead_letters().await.is_empty());
         running.stop().await;
     });

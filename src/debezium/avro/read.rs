@@ -57,7 +57,7 @@ impl<'a> Reader<'a> {
                 _ => return Err(What::Broken("no boolean")),
             },
             Step::Int => Value::Int(self.long()?),
-            Step::Float => Value::Float(exact(f32::from_le_bytes(self.chunk()?))),
+            Step::Float => Value::Float(convert::single(f32::from_le_bytes(self.chunk()?))),
             Step::Double => Value::Float(f64::from_le_bytes(self.chunk()?)),
             Step::Bytes => Value::Bytes(self.sized()?.into()),
             Step::Text => Value::Text(self.text()?),
@@ -174,14 +174,6 @@ impl<'a> Reader<'a> {
     fn text(&mut self) -> Result<CompactString, What> {
         CompactString::from_utf8(self.sized()?).map_err(|_| What::Broken("a text that is not utf-8"))
     }
-}
-
-/// The number that the float's shortest text names, as JSON would have it: 0.1, not 0.10000000149011612.
-fn exact(float: f32) -> f64 {
-    if float.fract() == 0.0 && float.abs() < 1e7 || !float.is_finite() {
-        return f64::from(float);
-    }
-    float.to_string().parse().unwrap_or_else(|_| f64::from(float))
 }
 
 fn map_of(entries: Vec<Value>, text_keys: bool) -> Value {

@@ -312,7 +312,8 @@ impl<'a> Attributes<'a> {
         use apache_avro::Schema as Avro;
         let base = match schema {
             Avro::Boolean => Base::Bool,
-            Avro::Float | Avro::Double => Base::Float,
+            Avro::Float => Base::Single,
+            Avro::Double => Base::Float,
             Avro::String | Avro::Enum(_) | Avro::Uuid(UuidSchema::String) => Base::Text,
             Avro::Bytes
             | Avro::Fixed(_)

@@ -60,7 +60,7 @@ fn every_mode_of_every_type() {
         // float32
         (bare("float"), "0.1", "0.1"),
         (bare("float"), "3.4028235E38", "3.4028235e38"),
-        (bare("float"), "1.4E-45", "1.4e-45"),
+        (bare("float"), "1.4E-45", "1e-45"),
         (bare("float"), "\"-Infinity\"", "\"-Infinity\""),
         (bare("double"), "4.9E-324", "5e-324"),
         // bigint.unsigned.handling.mode
