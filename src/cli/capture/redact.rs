@@ -214,11 +214,10 @@ impl<'a> Redactor<'a> {
 /// The payload of a document and its schema, whether it is wrapped or not.
 fn payload(document: &mut Value) -> (&mut Value, Option<Row>) {
     let wrapped = match document {
-        Value::Struct(row) => match (row.len(), row.get("payload"), row.get("schema")) {
-            (2, Some(_), Some(Value::Null | Value::Struct(_))) => true,
-            (1, Some(_), None) => true,
-            _ => false,
-        },
+        Value::Struct(row) => matches!(
+            (row.len(), row.get("payload"), row.get("schema")),
+            (2, Some(_), Some(Value::Null | Value::Struct(_))) | (1, Some(_), None)
+        ),
         _ => false,
     };
     if !wrapped {
