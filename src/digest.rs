@@ -48,8 +48,8 @@ pub fn digest(event: &ChangeEvent, route: &Route) -> Digest {
                 }
             }
             match (event.row(), &event.scalar) {
-                (Some(row), _) => content.push_str(&render::canonical_row(row)),
-                (None, Some(scalar)) => content.push_str(&render::canonical(scalar)),
+                (Some(row), _) => render::write_canonical_row(&mut content, row),
+                (None, Some(scalar)) => render::write_canonical(&mut content, scalar),
                 (None, None) => content.push_str("null"),
             }
         }

@@ -247,10 +247,26 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Steps over everything that stands for itself in a text.
+    /// Steps over everything that stands for itself in a text, eight bytes at a time.
     fn plain(&mut self) {
-        let bytes = &self.text.as_bytes()[self.at..];
-        self.at += bytes.iter().position(|b| matches!(b, b'"' | b'\\' | 0..0x20)).unwrap_or(bytes.len());
+        const ONES: u64 = u64::MAX / 255;
+        const HIGH: u64 = ONES << 7;
+        // The high bit of each byte below `least`; exact up to the first such byte, which is all that is asked for.
+        let below = |word: u64, least: u8| word.wrapping_sub(ONES * u64::from(least)) & !word & HIGH;
+        let bytes = self.text.as_bytes();
+        while let Some(chunk) = bytes[self.at..].first_chunk::<8>() {
+            let word = u64::from_le_bytes(*chunk);
+            let quote = below(word ^ (ONES * u64::from(b'"')), 1);
+            let backslash = below(word ^ (ONES * u64::from(b'\\')), 1);
+            let special = quote | backslash | below(word, 0x20);
+            if special != 0 {
+                self.at += (special.trailing_zeros() / 8) as usize;
+                return;
+            }
+            self.at += 8;
+        }
+        let rest = &bytes[self.at..];
+        self.at += rest.iter().position(|b| matches!(b, b'"' | b'\\' | 0..0x20)).unwrap_or(rest.len());
     }
 
     fn escape(&mut self) -> Result<char, JsonError> {

@@ -61,16 +61,26 @@ pub fn unavailable(row: &Row) -> impl Iterator<Item = &str> {
 /// space, each number in the one form of [`decimal::normal`], so that `1`, `1.0` and `1e0` are the same.
 /// Typed decimals count as numbers; all other typed values are the texts they print as.
 pub fn canonical(value: &Value) -> String {
-    let mut out = String::new();
-    write_value(&mut out, value, Form::Canonical);
+    let mut out = String::with_capacity(32);
+    write_canonical(&mut out, value);
     out
+}
+
+/// [`canonical`] onto a text.
+pub fn write_canonical(out: &mut String, value: &Value) {
+    write_value(out, value, Form::Canonical);
 }
 
 /// [`canonical`] for a row. An unknown value is written as `?`, which no JSON value is.
 pub fn canonical_row(row: &Row) -> String {
-    let mut out = String::new();
-    write_row(&mut out, row, Form::Canonical);
+    let mut out = String::with_capacity(256);
+    write_canonical_row(&mut out, row);
     out
+}
+
+/// [`canonical_row`] onto a text.
+pub fn write_canonical_row(out: &mut String, row: &Row) {
+    write_row(out, row, Form::Canonical);
 }
 
 /// The same content as [`json`], as a document.

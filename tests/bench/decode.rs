@@ -77,7 +77,7 @@ fn json(c: &mut Criterion) {
         });
         if name.ends_with("plain") {
             group.bench_function("serde_json::Value", |b| {
-                b.iter(|| records.iter().for_each(|record| orders::by_serde_json(record)));
+                b.iter(|| records.iter().for_each(orders::by_serde_json));
             });
             group.bench_function("serde_json::Value, parsing alone", |b| {
                 b.iter(|| {

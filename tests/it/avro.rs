@@ -224,7 +224,7 @@ fn each_record_is_read_by_its_own_writers_schema() {
             json!({"type": "record", "name": "Value", "fields": [string("sku"), id]}),
         ];
         let registry = RegistryServer::start(Kind::Confluent).await;
-        let envelopes: Vec<Value> = rows.iter().map(|row| envelope(row)).collect();
+        let envelopes: Vec<Value> = rows.iter().map(envelope).collect();
         for (at, envelope) in envelopes.iter().enumerate() {
             registry.schema(at as u64 + 1, &envelope.to_string());
         }

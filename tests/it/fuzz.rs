@@ -213,7 +213,7 @@ fn no_damage_to_a_record_a_schema_or_a_configuration_is_more_than_a_fault() {
         let mut line = record_line::write(&record).into_bytes();
         damage(&mut rng, &mut line, b"{\"base64\":\"AA==\"}");
         drop(record_line::read(&String::from_utf8_lossy(&line)));
-        if rounds % 16 == 0 {
+        if rounds.is_multiple_of(16) {
             let mut config = CONFIG.as_bytes().to_vec();
             damage(&mut rng, &mut config, b"steps = [{ sql = \"UPDATE t SET a = :a WHERE b = ':c' -- :d\" }]");
             let text = String::from_utf8_lossy(&config).into_owned();
