@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::event::Fault;
-use super::json::{self, Parser};
+use super::json::{self, Parser, Scratch};
 use super::schema::Schema;
 use super::value::{Row, Value};
 
@@ -23,6 +23,7 @@ pub struct Document {
 pub struct SchemaCache {
     /// Most recently used first.
     known: Vec<(Arc<str>, Arc<Schema>)>,
+    scratch: Scratch,
 }
 
 /// More tables than this in one lane's topics is unusual; the rest is compiled again when it comes.
@@ -39,7 +40,8 @@ impl Document {
         if let Some((payload, schema)) = cache.step_over(text)? {
             return Ok(Self { value: payload, schema: Some(schema) });
         }
-        let value = json::parse_text(text).map_err(|e| Fault::new("undecodable", format!("not json: {e}")))?;
+        let value = json::parse_with(text, &mut cache.scratch)
+            .map_err(|e| Fault::new("undecodable", format!("not json: {e}")))?;
         match unwrap(value) {
             Unwrapped::Bare(value) => Ok(Self { value, schema: None }),
             Unwrapped::Schema { schema, payload } => {
@@ -104,7 +106,7 @@ impl SchemaCache {
         let Some(at) = known else { return Ok(None) };
         self.known[..=at].rotate_right(1);
         let (raw, schema) = &self.known[0];
-        let mut parser = Parser::new(&rest[raw.len() + PAYLOAD_NEXT.len()..]);
+        let mut parser = Parser::new(&rest[raw.len() + PAYLOAD_NEXT.len()..], &mut self.scratch);
         let payload = (|| {
             parser.space();
             let payload = parser.value(1)?;
@@ -120,7 +122,7 @@ impl SchemaCache {
         let Some(rest) = text.strip_prefix(SCHEMA_FIRST) else {
             return;
         };
-        let mut parser = Parser::new(rest);
+        let mut parser = Parser::new(rest, &mut self.scratch);
         if parser.value(1).is_err() || !parser.rest().starts_with(PAYLOAD_NEXT) {
             return;
         }

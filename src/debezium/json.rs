@@ -31,24 +31,34 @@ pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
 
 /// The same for text.
 pub fn parse_text(text: &str) -> Result<Value, JsonError> {
-    let mut parser = Parser::new(text);
+    parse_with(text, &mut Scratch::default())
+}
+
+/// The same with the scratch of the last one.
+pub(super) fn parse_with(text: &str, scratch: &mut Scratch) -> Result<Value, JsonError> {
+    let mut parser = Parser::new(text, scratch);
     parser.space();
     let value = parser.value(0)?;
     parser.end()?;
     Ok(value)
 }
 
+/// The fields of the objects that are being read, so that each object is allocated once, at its size.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scratch(Vec<(CompactString, Value)>);
+
 /// A position in a JSON text.
 pub(super) struct Parser<'a> {
     text: &'a str,
     at: usize,
-    /// The fields of the objects that are being read, so that each object is allocated once, at its size.
-    fields: Vec<(CompactString, Value)>,
+    fields: &'a mut Vec<(CompactString, Value)>,
 }
 
 impl<'a> Parser<'a> {
-    pub(super) fn new(text: &'a str) -> Self {
-        Self { text, at: 0, fields: Vec::with_capacity(32) }
+    pub(super) fn new(text: &'a str, scratch: &'a mut Scratch) -> Self {
+        // What a text that was no JSON left behind.
+        scratch.0.clear();
+        Self { text, at: 0, fields: &mut scratch.0 }
     }
 
     /// Bytes read so far.
@@ -69,6 +79,13 @@ impl<'a> Parser<'a> {
         found
     }
 
+    fn eat_byte(&mut self, expected: u8) -> bool {
+        let found = self.peek() == Some(expected);
+        self.at += usize::from(found);
+        found
+    }
+
+    #[inline]
     pub(super) fn space(&mut self) {
         while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
             self.at += 1;
@@ -114,7 +131,7 @@ impl<'a> Parser<'a> {
         }
         self.at += 1;
         self.space();
-        if self.eat("}") {
+        if self.eat_byte(b'}') {
             return Ok(Value::Struct(Row::new()));
         }
         let first = self.fields.len();
@@ -125,17 +142,17 @@ impl<'a> Parser<'a> {
             }
             let name = self.string()?;
             self.space();
-            if !self.eat(":") {
+            if !self.eat_byte(b':') {
                 return self.fail("no colon after a field name");
             }
             self.space();
             let value = self.value(depth)?;
             self.fields.push((name, value));
             self.space();
-            if self.eat("}") {
+            if self.eat_byte(b'}') {
                 return Ok(Value::Struct(Row::from(last_wins(self.fields.split_off(first)))));
             }
-            if !self.eat(",") {
+            if !self.eat_byte(b',') {
                 return self.fail("no comma or brace after a field");
             }
         }
@@ -148,17 +165,17 @@ impl<'a> Parser<'a> {
         self.at += 1;
         let mut items = Vec::new();
         self.space();
-        if self.eat("]") {
+        if self.eat_byte(b']') {
             return Ok(Value::Array(items));
         }
         loop {
             self.space();
             items.push(self.value(depth)?);
             self.space();
-            if self.eat("]") {
+            if self.eat_byte(b']') {
                 return Ok(Value::Array(items));
             }
-            if !self.eat(",") {
+            if !self.eat_byte(b',') {
                 return self.fail("no comma or bracket after an item");
             }
         }
@@ -166,7 +183,7 @@ impl<'a> Parser<'a> {
 
     fn number(&mut self) -> Result<Value, JsonError> {
         let start = self.at;
-        let negative = self.eat("-");
+        let negative = self.eat_byte(b'-');
         let first = self.at;
         let mut whole = match self.peek() {
             // `-0` stays text: as an integer it would lose its sign.
@@ -186,12 +203,14 @@ impl<'a> Parser<'a> {
             Some(b'0'..=b'9') => return self.fail("a number with a leading zero"),
             _ => {}
         }
-        // Eighteen digits always fit.
-        if whole && digits.len() <= 18 {
-            let int = digits.bytes().fold(0, |int, digit| int * 10 + i64::from(digit - b'0'));
-            return Ok(Value::Int(if negative { -int } else { int }));
+        // Nineteen digits always fit into 64 bits, if not into 63.
+        if whole && digits.len() <= 19 {
+            let int = digits.bytes().fold(0, |int: u64, digit| int * 10 + u64::from(digit - b'0'));
+            if let Ok(int) = i64::try_from(int) {
+                return Ok(Value::Int(if negative { -int } else { int }));
+            }
         }
-        if self.eat(".") && self.digits() == 0 {
+        if self.eat_byte(b'.') && self.digits() == 0 {
             return self.fail("no digit after the point");
         }
         if let Some(b'e' | b'E') = self.peek() {
