@@ -155,29 +155,25 @@ impl Api {
     pub(super) fn text_of(self, base: &Base, node: &Node) -> Option<String> {
         match (self, node) {
             (_, Node::Id(SchemaId::Confluent(id))) => Some(base.at(&["schemas", "ids", &id.to_string()], "")),
-            // The text as it was registered: with the references put in it may differ from what was written with.
-            (Self::ApicurioV3, Node::Id(SchemaId::Global(id))) => {
-                Some(base.at(&["ids", "globalIds", &id.to_string()], "references=PRESERVE"))
-            }
-            (Self::ApicurioV2 | Self::Confluent, Node::Id(SchemaId::Global(id))) => {
-                Some(base.at(&["ids", "globalIds", &id.to_string()], "dereference=false"))
-            }
+            // The text as it was registered, by default: with the references put in it may differ from what was
+            // written with.
+            (_, Node::Id(SchemaId::Global(id))) => Some(base.at(&["ids", "globalIds", &id.to_string()], "")),
             (_, Node::Id(SchemaId::Content(id))) => Some(base.at(&["ids", "contentIds", &id.to_string()], "")),
-            // A version that was deleted since is still what the schema was written with.
-            (_, Node::Subject { subject, version }) => named(&[subject])
-                .then(|| base.at(&["subjects", subject, "versions", &version.to_string()], "deleted=true")),
-            (Self::ApicurioV3, Node::Artifact { group, artifact, version }) => {
-                named(&[group, artifact, version]).then(|| {
-                    let segments = ["groups", group, "artifacts", artifact, "versions", version, "content"];
-                    base.at(&segments, "references=PRESERVE")
-                })
-            }
+            (_, Node::Subject { subject, version }) => subject_at(base, subject, *version, ""),
+            (Self::ApicurioV3, Node::Artifact { group, artifact, version }) => named(&[group, artifact, version])
+                .then(|| base.at(&["groups", group, "artifacts", artifact, "versions", version, "content"], "")),
             (Self::ApicurioV2 | Self::Confluent, Node::Artifact { group, artifact, version }) => {
-                named(&[group, artifact, version]).then(|| {
-                    let segments = ["groups", group, "artifacts", artifact, "versions", version];
-                    base.at(&segments, "dereference=false")
-                })
+                named(&[group, artifact, version])
+                    .then(|| base.at(&["groups", group, "artifacts", artifact, "versions", version], ""))
             }
+        }
+    }
+
+    /// Where a text stands that was deleted since, which may still be what a schema was written with.
+    pub(super) fn deleted_text_of(self, base: &Base, node: &Node) -> Option<String> {
+        match node {
+            Node::Subject { subject, version } => subject_at(base, subject, *version, "deleted=true"),
+            Node::Id(_) | Node::Artifact { .. } => None,
         }
     }
 
@@ -193,6 +189,10 @@ impl Api {
             }
         }
     }
+}
+
+fn subject_at(base: &Base, subject: &str, version: i64, query: &str) -> Option<String> {
+    named(&[subject]).then(|| base.at(&["subjects", subject, "versions", &version.to_string()], query))
 }
 
 /// Names that a path can carry: dots alone are steps, however they are encoded.
@@ -233,7 +233,7 @@ mod tests {
     fn names_are_encoded_once_and_steps_are_no_names() {
         let node = Node::Subject { subject: ":.ctx:a/b c%2F\u{fc}?#..".to_owned(), version: 3 };
         let address = Api::Confluent.text_of(&base("http://h/x"), &node).unwrap();
-        let wanted = "http://h/x/subjects/%3A.ctx%3Aa%2Fb%20c%252F%C3%BC%3F%23../versions/3?deleted=true";
+        let wanted = "http://h/x/subjects/%3A.ctx%3Aa%2Fb%20c%252F%C3%BC%3F%23../versions/3";
         assert_eq!(address, wanted);
         // As it goes out: the URL parser leaves it as it is.
         assert_eq!(Url::parse(&address).unwrap().as_str(), wanted);
@@ -248,19 +248,16 @@ mod tests {
         let (v2, v3) = (base("http://h").native(Api::ApicurioV2), base("http://h").native(Api::ApicurioV3));
         let at = |api: Api, base: &Base, node: &Node| (api.text_of(base, node).unwrap(), api.references_of(base, node));
         let global = Node::Id(SchemaId::Global(9));
-        assert_eq!(at(Api::ApicurioV2, &v2, &global).0, "http://h/apis/registry/v2/ids/globalIds/9?dereference=false");
-        assert_eq!(
-            at(Api::ApicurioV3, &v3, &global).0,
-            "http://h/apis/registry/v3/ids/globalIds/9?references=PRESERVE"
-        );
+        assert_eq!(at(Api::ApicurioV2, &v2, &global).0, "http://h/apis/registry/v2/ids/globalIds/9");
+        assert_eq!(at(Api::ApicurioV3, &v3, &global).0, "http://h/apis/registry/v3/ids/globalIds/9");
         let content = at(Api::ApicurioV3, &v3, &Node::Id(SchemaId::Content(9)));
         assert_eq!(content.0, "http://h/apis/registry/v3/ids/contentIds/9");
         assert_eq!(content.1.unwrap(), "http://h/apis/registry/v3/ids/contentIds/9/references");
         let node = Node::Artifact { group: "g/1".to_owned(), artifact: "a".to_owned(), version: "1".to_owned() };
         let text = at(Api::ApicurioV3, &v3, &node).0;
-        assert_eq!(text, "http://h/apis/registry/v3/groups/g%2F1/artifacts/a/versions/1/content?references=PRESERVE");
+        assert_eq!(text, "http://h/apis/registry/v3/groups/g%2F1/artifacts/a/versions/1/content");
         let text = at(Api::ApicurioV2, &v2, &node).0;
-        assert_eq!(text, "http://h/apis/registry/v2/groups/g%2F1/artifacts/a/versions/1?dereference=false");
+        assert_eq!(text, "http://h/apis/registry/v2/groups/g%2F1/artifacts/a/versions/1");
     }
 
     #[test]

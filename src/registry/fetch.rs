@@ -113,6 +113,13 @@ impl Way<'_> {
                 Err(Failed::Other(error)) => return Err(error),
                 Err(Failed::Missing) => {}
             }
+            if let Some(address) = self.api.deleted_text_of(self.base, node) {
+                match self.http.get(self.api, &address).await {
+                    Ok(body) => return Ok(body),
+                    Err(Failed::Other(error)) => return Err(error),
+                    Err(Failed::Missing) => {}
+                }
+            }
             if !patience.another().await {
                 let node = node.to_string();
                 let what = if node == root { node } else { format!("{node}, which {root} refers to,") };

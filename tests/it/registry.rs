@@ -46,9 +46,9 @@ async fn error(registry: &Registry, id: SchemaId) -> RegistryError {
 async fn an_unknown_id_is_asked_for_a_few_times_and_then_not_again_for_a_while() {
     for (kind, id, path) in [
         (Kind::Confluent, Confluent(58), "/schemas/ids/58"),
-        (Kind::Apicurio2, Global(58), "/apis/registry/v2/ids/globalIds/58?"),
+        (Kind::Apicurio2, Global(58), "/apis/registry/v2/ids/globalIds/58"),
         (Kind::Apicurio2, Content(7_000_000_000), "/apis/registry/v2/ids/contentIds/7000000000"),
-        (Kind::Apicurio3, Global(58), "/apis/registry/v3/ids/globalIds/58?"),
+        (Kind::Apicurio3, Global(58), "/apis/registry/v3/ids/globalIds/58"),
         (Kind::Apicurio3, Confluent(58), "/apis/ccompat/v7/schemas/ids/58"),
     ] {
         let server = RegistryServer::start(kind).await;
@@ -305,9 +305,11 @@ async fn a_missing_reference_is_a_missing_schema_and_names_both() {
         assert!(matches!(&missing, RegistryError::NotFound { tries: 4, .. }), "{missing:?}");
         let text = missing.to_string();
         assert!(text.contains("gone.Leaf") && text.contains(&id.to_string()), "{text}");
-        assert_eq!(server.count("gone.Leaf"), 4, "{:?}", server.asked());
+        // A subject may be there as one that was deleted since: that is asked for, too.
+        let times = if kind == Kind::Confluent { 8 } else { 4 };
+        assert_eq!(server.count("gone.Leaf"), times, "{:?}", server.asked());
         let again = error(&registry, id).await;
-        assert_eq!((again, server.count("gone.Leaf")), (missing, 4));
+        assert_eq!((again, server.count("gone.Leaf")), (missing, times));
     }
 }
 
@@ -567,10 +569,10 @@ async fn what_stands_at_an_address_is_found_out() {
 #[tokio::test]
 async fn what_an_id_in_front_means_is_set_or_follows_the_version() {
     for (kind, ids, path) in [
-        (Kind::Apicurio2, None, "/v2/ids/globalIds/7?"),
+        (Kind::Apicurio2, None, "/v2/ids/globalIds/7"),
         (Kind::Apicurio3, None, "/v3/ids/contentIds/7"),
         (Kind::Apicurio2, Some(Ids::Content), "/v2/ids/contentIds/7"),
-        (Kind::Apicurio3, Some(Ids::Global), "/v3/ids/globalIds/7?"),
+        (Kind::Apicurio3, Some(Ids::Global), "/v3/ids/globalIds/7"),
     ] {
         let server = RegistryServer::start(kind).await;
         server.schema(7, INT).global(7, 7);
