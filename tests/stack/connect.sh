@@ -25,7 +25,8 @@ rest() { # rest METHOD PATH [BODY]
   local answer status
   answer=$(curl -sS -X "$1" "$COUNTERSIGN_CONNECT_URL$2" -w '\n%{http_code}' -H 'Content-Type: application/json' ${3+--data "$3"})
   status=${answer##*$'\n'}
-  if [ "$status" = 409 ]; then return 75; fi # the workers are rebalancing: to be tried again
+  # The workers are rebalancing, said in one of two ways: to be tried again.
+  if [ "$status" = 409 ] || { [ "$status" = 500 ] && [[ $answer == *"a rebalance is expected"* ]]; }; then return 75; fi
   if [ "$status" -ge 400 ]; then
     echo "connect: $1 $2: ${answer}" >&2
     return 1
