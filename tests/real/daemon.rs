@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::world::{env, holds, run, until};
 
-const BINARY: &str = env!("CARGO_BIN_EXE_countersign");
+pub const BINARY: &str = env!("CARGO_BIN_EXE_countersign");
 
 /// What goes into the configuration file.
 #[derive(Clone)]
