@@ -12,7 +12,7 @@ const MAX_BYTES: usize = 65_536;
 /// Connect's `Decimal`: the unscaled value as big-endian two's complement, the scale from the schema.
 /// `None` for no bytes at all, or out of all bounds.
 pub fn from_unscaled(bytes: &[u8], scale: i32) -> Option<String> {
-    if bytes.is_empty() || bytes.len() > MAX_BYTES || scale.abs() > MAX_SCALE {
+    if bytes.is_empty() || bytes.len() > MAX_BYTES || scale.unsigned_abs() > MAX_SCALE.unsigned_abs() {
         return None;
     }
     let negative = bytes[0] & 0x80 != 0;
@@ -33,7 +33,7 @@ pub fn with_scale(text: &str, scale: i32) -> Option<String> {
     if number.digits.is_empty() {
         return (0..=MAX_SCALE).contains(&scale).then(|| place_point(false, "0", scale));
     }
-    if !(0..=i64::from(MAX_SCALE)).contains(&zeros) || scale.abs() > MAX_SCALE {
+    if !(0..=i64::from(MAX_SCALE)).contains(&zeros) || scale.unsigned_abs() > MAX_SCALE.unsigned_abs() {
         return None;
     }
     let digits = format!("{}{}", number.digits, "0".repeat(usize::try_from(zeros).ok()?));
@@ -228,6 +228,7 @@ mod tests {
         }
         assert_eq!(from_unscaled(&[], 0), None);
         assert_eq!(from_unscaled(&[1], i32::MAX), None);
+        assert_eq!(from_unscaled(&[1], i32::MIN), None);
     }
 
     #[test]
