@@ -5,11 +5,16 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tracing::warn;
+
 use super::batch::{Entry, Item, Reader, Unready};
+use super::processor::{Halt, Processor, backoff};
+use super::status::LaneState;
 use crate::debezium::avro::{SchemaRef, WriterSchema};
 use crate::debezium::event::Fault;
 use crate::record::Record;
 use crate::registry::{Registry, RegistryError};
+use crate::store::lanes::LaneKey;
 
 /// Why a record cannot be read yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +33,54 @@ impl Hindrance {
     }
 }
 
+/// What only somebody else can change is looked at this often.
+const SETUP_LOOK: Duration = Duration::from_secs(5);
+
+impl Processor {
+    /// Reads what can be read from the front of the records; waits while that is none of them.
+    pub async fn read(&self, reader: &mut Reader, records: &mut VecDeque<Record>) -> Result<Vec<Item>, Halt> {
+        let mut failures = 0;
+        loop {
+            let read = tokio::select! {
+                () = self.stop.cancelled() => return Err(Halt::Stopped),
+                read = ready(reader, records, self.lane.generation, self.shared.registry.as_ref()) => read,
+            };
+            let hindrance = match read {
+                Ok(items) => {
+                    if failures > 0 {
+                        self.lanes.set(&self.lane_name(), LaneState::Running);
+                    }
+                    return Ok(items);
+                }
+                Err(hindrance) => hindrance,
+            };
+            let (state, wait) = match hindrance {
+                Hindrance::Outage { reason, retry_after } => {
+                    let wait = backoff(failures);
+                    (LaneState::Retrying(reason), retry_after.map_or(wait, |wanted| wanted.max(wait)))
+                }
+                Hindrance::Setup(reason) => (LaneState::Stopped(self.placed(reason, records)), SETUP_LOOK),
+            };
+            if failures == 0 {
+                let LaneKey { topic, partition, .. } = &self.lane.key;
+                warn!(%topic, partition, ?state, "the lane waits for a schema");
+            }
+            failures += 1;
+            self.stand(state, wait).await?;
+        }
+    }
+
+    /// A lane's report names its partition; of work without an assignment the reason has to say where it stands.
+    fn placed(&self, reason: String, records: &VecDeque<Record>) -> String {
+        match records.front() {
+            Some(record) if self.lane.tenure.is_none() => format!("{}: {reason}", record.position),
+            Some(_) | None => reason,
+        }
+    }
+}
+
 /// Reads records from the front until one has to wait. An error says why the first of them has to.
-pub async fn ready(
+async fn ready(
     reader: &mut Reader,
     records: &mut VecDeque<Record>,
     generation: i64,

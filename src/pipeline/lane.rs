@@ -10,13 +10,11 @@ use tracing::{error, info, warn};
 
 use super::Shared;
 use super::attempt::{Lane, Tenure};
-use super::batch::{Item, Reader};
-use super::intake::{self, Hindrance};
-use super::processor::{Halt, Processor, backoff};
+use super::batch::Reader;
+use super::processor::{Halt, Processor};
 use super::status::{LaneName, LaneState, Lanes};
 use crate::kafka::{Assigned, PartitionReader};
 use crate::offsets::{LostOffsets, Start, StartFacts, decide_start};
-use crate::record::Record;
 use crate::store::lanes::LaneKey;
 use crate::store::meta::{ADOPTING_EPOCH, FORMER_EPOCHS, STORE_EPOCH};
 use crate::store::{Meaning, StoreError};
@@ -228,7 +226,6 @@ impl Work<'_> {
     /// Reads batch after batch until the lane is lost or asked to end.
     async fn follow(&self, ready: Ready, stop: &tokio_util::sync::CancellationToken) -> Halt {
         let Ready { lane, mut next, mut store_epoch } = ready;
-        let generation = lane.generation;
         let processor = Processor {
             shared: Arc::clone(&self.shared),
             lane,
@@ -268,9 +265,9 @@ impl Work<'_> {
             read_last = Instant::now();
             let mut waiting = VecDeque::from(fetched.records);
             loop {
-                let mut items = match self.read(&mut reader, &mut waiting, generation, stop).await {
-                    Some(items) => items,
-                    None => return Halt::Stopped,
+                let mut items = match processor.read(&mut reader, &mut waiting).await {
+                    Ok(items) => items,
+                    Err(halt) => return halt,
                 };
                 let upto = waiting.front().map_or(batch_next, |record| record.position.offset);
                 self.lanes.update(&self.name, |report| report.in_flight = items.len());
@@ -289,47 +286,6 @@ impl Work<'_> {
                 if waiting.is_empty() {
                     break;
                 }
-            }
-        }
-    }
-
-    /// Reads what can be read of the records; waits while that is none of them. None when the lane ends.
-    async fn read(
-        &self,
-        reader: &mut Reader,
-        records: &mut VecDeque<Record>,
-        generation: i64,
-        stop: &tokio_util::sync::CancellationToken,
-    ) -> Option<Vec<Item>> {
-        let mut failures = 0;
-        loop {
-            let hindrance = tokio::select! {
-                () = stop.cancelled() => return None,
-                ready = intake::ready(reader, records, generation, self.shared.registry.as_ref()) => match ready {
-                    Ok(items) => {
-                        if failures > 0 {
-                            self.lanes.set(&self.name, LaneState::Running);
-                        }
-                        break Some(items);
-                    }
-                    Err(hindrance) => hindrance,
-                },
-            };
-            let (state, wait) = match hindrance {
-                Hindrance::Outage { reason, retry_after } => {
-                    let wait = backoff(failures);
-                    (LaneState::Retrying(reason), retry_after.map_or(wait, |wanted| wanted.max(wait)))
-                }
-                Hindrance::Setup(reason) => (LaneState::Stopped(reason), REFUSED_LOOK),
-            };
-            if failures == 0 {
-                warn!(topic = %self.key.topic, partition = self.key.partition, ?state, "the lane waits for a schema");
-            }
-            failures += 1;
-            self.lanes.set(&self.name, state);
-            tokio::select! {
-                () = stop.cancelled() => return None,
-                () = tokio::time::sleep(wait) => {}
             }
         }
     }

@@ -257,12 +257,12 @@ impl Processor {
         warn!(%error, class, topic = %self.lane.key.topic, partition = self.lane.key.partition, "trying again");
     }
 
-    fn lane_name(&self) -> LaneName {
+    pub(super) fn lane_name(&self) -> LaneName {
         (Arc::clone(&self.lane.key.topic), self.lane.key.partition)
     }
 
     /// Stands still for a while, unless the lane is asked to end. The group membership is kept by the polling thread.
-    async fn stand(&self, state: LaneState, wait: Duration) -> Result<(), Halt> {
+    pub(super) async fn stand(&self, state: LaneState, wait: Duration) -> Result<(), Halt> {
         self.lanes.set(&self.lane_name(), state);
         tokio::select! {
             () = self.stop.cancelled() => Err(Halt::Stopped),

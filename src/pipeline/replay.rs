@@ -1,17 +1,15 @@
 //! Records from elsewhere than an assignment through the same pipeline: no lane row is read or written, and the gate
 //! is not asked. The inbox row is the fence, so that a replay may run beside the daemon and as often as one likes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
-use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
 use super::attempt::{Committed, Lane};
-use super::batch::{Entry, Item, Reader};
-use super::intake::{self, Hindrance};
+use super::batch::Reader;
 use super::processor::{Halt, Processor};
 use super::status::{LaneName, LaneState, Lanes};
 use crate::record::Record;
@@ -81,51 +79,22 @@ impl Replay {
             stop: self.stop.clone(),
             known_next: AtomicI64::new(0),
         };
-        let mut items = Vec::with_capacity(records.len());
-        for record in records {
-            let entry = self.entry(&record, &name).await?;
-            items.push(Item { record, entry });
+        let end = position.offset.saturating_add(1);
+        let mut waiting = VecDeque::from(records);
+        while !waiting.is_empty() {
+            let mut items = processor.read(&mut self.reader, &mut waiting).await?;
+            let next = waiting.front().map_or(end, |record| record.position.offset);
+            let ended = processor.process(&self.reader, &mut items, next, |_, committed| done(committed)).await;
+            self.lanes.set(&name, LaneState::Running);
+            ended?;
         }
-        let next = position.offset.saturating_add(1);
-        let ended = processor.process(&self.reader, &mut items, next, |_, committed| done(committed)).await;
-        self.lanes.set(&name, LaneState::Running);
-        ended
-    }
-
-    /// What a record is, however long its schema takes.
-    async fn entry(&mut self, record: &Record, name: &LaneName) -> Result<Entry, Halt> {
-        loop {
-            let hindrance = tokio::select! {
-                () = self.stop.cancelled() => return Err(Halt::Stopped),
-                entry = intake::entry(&mut self.reader, record, 0, self.shared.registry.as_ref()) => match entry {
-                    Ok(entry) => return Ok(entry),
-                    Err(hindrance) => hindrance,
-                },
-            };
-            let wait = match hindrance {
-                Hindrance::Outage { reason, retry_after } => {
-                    self.lanes.set(name, LaneState::Retrying(reason));
-                    retry_after.unwrap_or(RETRY)
-                }
-                Hindrance::Setup(reason) => {
-                    self.lanes.set(name, LaneState::Stopped(format!("{}: {reason}", record.position)));
-                    RETRY
-                }
-            };
-            tokio::select! {
-                () = self.stop.cancelled() => return Err(Halt::Stopped),
-                () = tokio::time::sleep(wait) => {}
-            }
-        }
+        Ok(())
     }
 }
 
-/// Between two questions to a registry that does not answer.
-const RETRY: Duration = Duration::from_secs(1);
-
 /// The records of each topic and partition, in the order in which the first of them came.
 fn by_partition(records: Vec<Record>) -> Vec<Vec<Record>> {
-    let mut places: HashMap<(Arc<str>, i32), usize> = HashMap::new();
+    let mut places: HashMap<LaneName, usize> = HashMap::new();
     let mut parts: Vec<Vec<Record>> = Vec::new();
     for record in records {
         let place = (Arc::clone(&record.position.topic), record.position.partition);
