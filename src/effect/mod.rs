@@ -6,6 +6,7 @@ mod binding;
 mod culprit;
 mod fit;
 mod insert;
+mod learned;
 pub mod spec;
 mod sql;
 mod table;

@@ -48,6 +48,11 @@ impl Violations {
     pub const SQL: Self = Self { on_unique: Answer::Reject, on_foreign_key: Answer::Retry, on_check: Answer::Park };
     /// A mirror has no business to refuse: somebody else wrote to its table.
     pub const TABLE: Self = Self { on_unique: Answer::Park, on_foreign_key: Answer::Retry, on_check: Answer::Park };
+
+    /// Whether any is passed over, so that its statement has to be undone alone.
+    pub fn may_ignore(&self) -> bool {
+        [self.on_unique, self.on_foreign_key, self.on_check].contains(&Answer::Ignore)
+    }
 }
 
 /// A `table` effect: changes of a source table applied to a target table by its key.

@@ -1,25 +1,24 @@
 //! The `sql` effect: the steps of a route, with values bound from the message.
 
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Instant;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
 use super::binding::{Unbindable, resolve};
 use super::insert::{InsertShape, insert_shape};
+use super::learned::Learned;
 use super::spec::{Answer, SqlStep, Violations};
-use super::table_columns::LEARNED_FOR;
 use super::targets::{Name, targets};
 use super::{Delivery, Effect, culprit};
 use crate::decision::{Outcome, Refusal, RefusalKind};
 use crate::receipt::code;
-use crate::store::{Bind, Column, Dialect, Meaning, StoreError, Tx};
+use crate::store::{Bind, Column, Dialect, Meaning, StoreError, Tx, column};
 
 pub struct SqlEffect {
     steps: Vec<SqlStep>,
     dialect: Dialect,
     /// The steps' statements for this database, learned at their first use.
-    prepared: RwLock<Option<Arc<Prepared>>>,
+    prepared: Learned<Prepared>,
     /// The single step is a plain `INSERT … VALUES`: many rows in one statement come to the same.
     insert: Option<InsertShape>,
 }
@@ -32,7 +31,6 @@ struct Prepared {
     steps: Vec<PreparedStep>,
     /// Postgres: the set-based form of the only step.
     many: Option<String>,
-    learned: Instant,
 }
 
 struct PreparedStep {
@@ -51,17 +49,15 @@ impl SqlEffect {
             [step] if set_based(step) => insert_shape(&step.sql),
             _ => None,
         };
-        Self { steps, dialect, prepared: RwLock::new(None), insert }
+        Self { steps, dialect, prepared: Learned::default(), insert }
     }
 
     /// What is known, and whether it was asked for just now.
     async fn prepared(&self, tx: &mut Tx) -> Result<(Arc<Prepared>, bool), StoreError> {
-        if let Some(prepared) = &*self.prepared.read().unwrap_or_else(PoisonError::into_inner)
-            && prepared.learned.elapsed() < LEARNED_FOR
-        {
-            return Ok((Arc::clone(prepared), false));
+        match self.prepared.known() {
+            Some(prepared) => Ok((prepared, false)),
+            None => Ok((self.prepare(tx).await?, true)),
         }
-        Ok((self.prepare(tx).await?, true))
     }
 
     async fn prepare(&self, tx: &mut Tx) -> Result<Arc<Prepared>, StoreError> {
@@ -84,9 +80,7 @@ impl SqlEffect {
             }
             steps.push(PreparedStep { sql, places });
         }
-        let prepared = Arc::new(Prepared { steps, many, learned: Instant::now() });
-        *self.prepared.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&prepared));
-        Ok(prepared)
+        Ok(self.prepared.learn(Prepared { steps, many }))
     }
 
     /// The column that each parameter of a step goes to, where the statement says so.
@@ -101,14 +95,7 @@ impl SqlEffect {
         };
         let table: Vec<String> = targets.table.iter().map(folded).collect();
         let known = tx.columns(&table).await?;
-        let find = |name: Name| {
-            let name = folded(&name);
-            let same = |column: &&Column| match self.dialect {
-                Dialect::Postgres => column.name == name,
-                Dialect::MySql | Dialect::Sqlite => column.name.eq_ignore_ascii_case(&name),
-            };
-            known.iter().find(same).cloned()
-        };
+        let find = |name: Name| column::find(&known, &folded(&name), self.dialect).cloned();
         Ok(targets.columns.into_iter().map(|name| name.and_then(find)).collect())
     }
 
@@ -146,8 +133,7 @@ impl SqlEffect {
         clean: bool,
     ) -> Result<Option<Outcome>, StoreError> {
         let violations = step.violations;
-        let may_ignore =
-            [violations.on_unique, violations.on_foreign_key, violations.on_check].contains(&Answer::Ignore);
+        let may_ignore = violations.may_ignore();
         if may_ignore {
             tx.savepoint(SAVEPOINT).await?;
         }
@@ -291,7 +277,7 @@ impl Effect for SqlEffect {
     }
 
     fn forget(&self) {
-        *self.prepared.write().unwrap_or_else(PoisonError::into_inner) = None;
+        self.prepared.forget();
     }
 
     fn describe(&self) -> String {

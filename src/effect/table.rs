@@ -9,9 +9,10 @@ use tracing::warn;
 
 use super::binding::Unbindable;
 use super::culprit;
-use super::spec::{Answer, Guard, TableSpec};
+use super::learned::Learned;
+use super::spec::{Guard, TableSpec};
 use super::sql::{parked, violation};
-use super::table_columns::{Cell, Cells, ColumnCache, Columns};
+use super::table_columns::{Cell, Cells, Columns};
 use super::{Delivery, Effect};
 use crate::debezium::event::{ChangeEvent, Operation};
 use crate::debezium::guard::{GuardPosition, GuardVerdict, guard_position};
@@ -24,7 +25,7 @@ use crate::store::{Bind, Dialect, StoreError, Tx};
 pub struct TableEffect {
     spec: TableSpec,
     pipeline: String,
-    columns: ColumnCache,
+    columns: Learned<Columns>,
 }
 
 const SAVEPOINT: &str = "countersign_row";
@@ -50,7 +51,7 @@ fn updatable(columns: &Columns, cell: &Cell) -> bool {
 
 impl TableEffect {
     pub fn new(spec: TableSpec, pipeline: &str) -> Self {
-        Self { spec, pipeline: pipeline.to_owned(), columns: ColumnCache::default() }
+        Self { spec, pipeline: pipeline.to_owned(), columns: Learned::default() }
     }
 
     /// The key from the row after the change, else the one before it, else the record's key: a delete may come
@@ -186,11 +187,23 @@ impl TableEffect {
         Ok(cells.map(|cells| Change { key, cells: Some(cells) }))
     }
 
+    /// What is known, and whether it was asked for just now.
+    async fn known(&self, tx: &mut Tx) -> Result<(Arc<Columns>, bool), StoreError> {
+        match self.columns.known() {
+            Some(columns) => Ok((columns, false)),
+            None => Ok((self.learn(tx).await?, true)),
+        }
+    }
+
+    async fn learn(&self, tx: &mut Tx) -> Result<Arc<Columns>, StoreError> {
+        Ok(self.columns.learn(Columns::of(tx, &self.spec.table).await?))
+    }
+
     /// The changes of a run; None for a truncate. What does not fit is tried with newly learned columns before it is
     /// believed: the table may have been altered.
     async fn changes(&self, tx: &mut Tx, run: &[Delivery<'_>]) -> Result<(Arc<Columns>, Vec<Wanted>), StoreError> {
         let dialect = tx.dialect();
-        let (mut columns, mut new) = self.columns.get(tx, &self.spec.table).await?;
+        let (mut columns, mut new) = self.known(tx).await?;
         let mut changes = Vec::with_capacity(run.len());
         for delivery in run {
             let event = &delivery.message.event;
@@ -200,7 +213,7 @@ impl TableEffect {
             }
             let mut change = self.change(event, &columns, dialect);
             if !new && !matches!(change, Ok(Ok(_))) {
-                (columns, new) = (self.columns.learn(tx, &self.spec.table).await?, true);
+                (columns, new) = (self.learn(tx).await?, true);
                 change = self.change(event, &columns, dialect);
             }
             changes.push(Some(change?));
@@ -296,8 +309,7 @@ impl RowKey {
 #[async_trait]
 impl Effect for TableEffect {
     async fn apply(&self, tx: &mut Tx, delivery: &Delivery<'_>) -> Result<Outcome, StoreError> {
-        let answers = &self.spec.violations;
-        let may_ignore = [answers.on_unique, answers.on_foreign_key, answers.on_check].contains(&Answer::Ignore);
+        let may_ignore = self.spec.violations.may_ignore();
         if may_ignore {
             tx.savepoint(SAVEPOINT).await?;
         }

@@ -1,23 +1,14 @@
 //! A target table's columns, learned once, and how an event's fields meet them.
 
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, Instant};
-
 use super::binding::{Unbindable, into_column};
 use super::spec::{TableSpec, UnknownColumns};
 use crate::debezium::event::ChangeEvent;
 use crate::debezium::value::{Row, Value};
-use crate::store::column::Written;
+use crate::store::column::{self, Written};
 use crate::store::{Bind, Column, Dialect, StoreError, Tx};
 
 /// The columns of a table.
-pub(super) struct Columns {
-    columns: Vec<Column>,
-    learned: Instant,
-}
-
-/// What was learned is looked at again after this: a column that was made narrower would round without an error.
-pub(super) const LEARNED_FOR: Duration = Duration::from_secs(10);
+pub(super) struct Columns(Vec<Column>);
 
 /// A value on its way into a column.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,46 +25,17 @@ pub(super) struct Cells {
     pub unavailable: Vec<String>,
 }
 
-/// Learns the columns at the first use and forgets them when asked to.
-#[derive(Default)]
-pub(super) struct ColumnCache(RwLock<Option<Arc<Columns>>>);
-
-impl ColumnCache {
-    /// What is known, and whether it was asked for just now.
-    pub async fn get(&self, tx: &mut Tx, table: &[String]) -> Result<(Arc<Columns>, bool), StoreError> {
-        if let Some(columns) = &*self.0.read().unwrap_or_else(PoisonError::into_inner)
-            && columns.learned.elapsed() < LEARNED_FOR
-        {
-            return Ok((Arc::clone(columns), false));
-        }
-        Ok((self.learn(tx, table).await?, true))
-    }
-
-    pub async fn learn(&self, tx: &mut Tx, table: &[String]) -> Result<Arc<Columns>, StoreError> {
+impl Columns {
+    pub async fn of(tx: &mut Tx, table: &[String]) -> Result<Self, StoreError> {
         let columns = tx.columns(table).await?;
         if columns.is_empty() {
             return Err(StoreError::Setup(format!("there is no table {} to write to", table.join("."))));
         }
-        let columns = Arc::new(Columns { columns, learned: Instant::now() });
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&columns));
-        Ok(columns)
+        Ok(Self(columns))
     }
 
-    pub fn forget(&self) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-}
-
-impl Columns {
-    /// A column by its name; on MySQL and SQLite letter case tells no two apart.
     pub fn find(&self, name: &str, dialect: Dialect) -> Option<&Column> {
-        let exact = self.columns.iter().find(|column| column.name == name);
-        exact.or_else(|| match dialect {
-            Dialect::Postgres => None,
-            Dialect::MySql | Dialect::Sqlite => {
-                self.columns.iter().find(|column| column.name.eq_ignore_ascii_case(name))
-            }
-        })
+        column::find(&self.0, name, dialect)
     }
 
     /// The placeholder of a column's value; on Postgres it says the type.
@@ -86,7 +48,7 @@ impl Columns {
     }
 
     pub fn written(&self, column: &str, written: Written) -> bool {
-        self.columns.iter().any(|known| known.name == column && known.written == written)
+        self.0.iter().any(|known| known.name == column && known.written == written)
     }
 
     /// The cell of a value, for a field that the table has.

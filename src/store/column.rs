@@ -1,5 +1,7 @@
 //! What a column of a target table, or a parameter of a statement, can hold.
 
+use super::Dialect;
+
 /// A column of a target table, or a parameter of a statement on Postgres.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
@@ -91,6 +93,15 @@ pub enum Affinity {
     Text,
     /// Nothing is converted.
     None,
+}
+
+/// A column by its name; on MySQL and SQLite letter case tells no two apart.
+pub fn find<'a>(columns: &'a [Column], name: &str, dialect: Dialect) -> Option<&'a Column> {
+    let exact = columns.iter().find(|column| column.name == name);
+    exact.or_else(|| match dialect {
+        Dialect::Postgres => None,
+        Dialect::MySql | Dialect::Sqlite => columns.iter().find(|column| column.name.eq_ignore_ascii_case(name)),
+    })
 }
 
 impl Holds {
