@@ -87,6 +87,8 @@ pub mod code {
     pub const UNIQUE: &str = "UNIQUE";
     pub const FOREIGN_KEY: &str = "FOREIGN_KEY";
     pub const CHECK: &str = "CHECK";
+    /// The database refuses the data of a message that is parked for it.
+    pub const DATA_REFUSED: &str = "data_refused";
     pub const WAITING: &str = "WAITING";
     /// Set aside as often as allowed, and still not possible.
     pub const RETRIES: &str = "RETRIES";

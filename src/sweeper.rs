@@ -13,10 +13,11 @@ use tracing::{debug, warn};
 use crate::decision::{Outcome, Refusal, RefusalKind};
 use crate::effect::Delivery;
 use crate::pipeline::Shared;
-use crate::pipeline::attempt::{DATA_REFUSED, blame};
+use crate::pipeline::attempt::blame;
 use crate::pipeline::batch::{Entry, Item, Reader};
 use crate::pipeline::intake;
 use crate::pipeline::settle::settle_alone;
+use crate::receipt::code;
 use crate::record_line;
 use crate::store::inbox_entries::Waiting;
 use crate::store::{Meaning, StoreError};
@@ -94,7 +95,7 @@ impl Sweeper {
             }
             Err(error) => Outcome::Refused(Refusal {
                 kind: RefusalKind::Park,
-                code: DATA_REFUSED.to_owned(),
+                code: code::DATA_REFUSED.to_owned(),
                 reason: error.for_people(),
                 clean: false,
             }),

@@ -1,6 +1,7 @@
 //! Finds out which value a database refuses, where its error does not say.
 
 use crate::decision::{Outcome, Refusal, RefusalKind};
+use crate::receipt::code;
 use crate::store::{Bind, Dialect, Meaning, StoreError, Tx};
 
 const SAVEPOINT: &str = "countersign_culprit";
@@ -33,7 +34,7 @@ pub(super) async fn find(tx: &mut Tx, values: Vec<(String, String, Bind)>) -> Op
 /// not of the statement.
 pub(super) fn unreadable(error: &StoreError) -> Option<Outcome> {
     error.is_unreadable().then(|| {
-        let (code, reason) = ("data_refused".to_owned(), error.for_people());
+        let (code, reason) = (code::DATA_REFUSED.to_owned(), error.for_people());
         Outcome::Refused(Refusal { kind: RefusalKind::Park, code, reason, clean: false })
     })
 }

@@ -15,6 +15,7 @@ use crate::decision::{Outcome, ParkWindow, RecordOutcome, Refusal, RefusalKind};
 use crate::effect::{Delivery, Effect};
 use crate::gate::Mark;
 use crate::message::DigestMatch;
+use crate::receipt::code;
 use crate::store::inbox::{BatchHead, NewRow, Seen, Status};
 use crate::store::lanes::{LaneAdvance, LaneKey};
 use crate::store::{Meaning, StoreError, Tx};
@@ -46,8 +47,6 @@ pub enum Mode {
 /// Messages in one transaction with savepoints.
 pub const MAX_SAVEPOINTS: usize = 60;
 const SAVEPOINT: &str = "countersign_message";
-/// The code of a message whose data the database refuses.
-pub(crate) const DATA_REFUSED: &str = "data_refused";
 
 /// What to run.
 pub struct Attempt<'a> {
@@ -395,7 +394,7 @@ impl Attempt<'_> {
 /// Postgres does not say which column a value was for.
 pub(crate) async fn blame(effect: &dyn Effect, tx: &mut Tx, delivery: &Delivery<'_>, outcome: &mut Outcome) {
     if let Outcome::Refused(refusal) = outcome
-        && refusal.code == DATA_REFUSED
+        && refusal.code == code::DATA_REFUSED
         && let Some(place) = effect.culprit(tx, delivery).await
     {
         refusal.reason = format!("{place}: {}", refusal.reason);
@@ -409,7 +408,7 @@ fn needs_undo(outcome: &Outcome) -> bool {
 /// A definite answer of the database about this message alone.
 fn refusal(error: &StoreError) -> Option<Refusal> {
     let code = match error.meaning() {
-        Meaning::Poison => DATA_REFUSED,
+        Meaning::Poison => code::DATA_REFUSED,
         Meaning::Unique => "unique_violation",
         Meaning::ForeignKey => "foreign_key_violation",
         Meaning::Check => "check_violation",

@@ -228,7 +228,7 @@ impl Processor {
                     // record's own bookkeeping, which cannot be stored.
                     let item = &mut items[piece.range.start];
                     warn!(position = %item.record.position, %error, "parked: the transaction of this record alone is refused");
-                    let fault = Fault::new("data_refused", error.for_people());
+                    let fault = Fault::new(code::DATA_REFUSED, error.for_people());
                     let generation = self.lane.generation;
                     item.entry = Entry::Faulty(Box::new(match error.meaning() {
                         Meaning::Poison => reader.bare(&item.record, generation, fault),
