@@ -30,13 +30,14 @@ pub fn from_unscaled(bytes: &[u8], scale: i32) -> Option<String> {
 pub fn with_scale(text: &str, scale: i32) -> Option<String> {
     let number = Number::parse(text)?;
     let zeros = number.exponent.checked_add(i64::from(scale))?;
-    if number.digits.is_empty() {
+    if number.digits() == 0 {
         return (0..=MAX_SCALE).contains(&scale).then(|| place_point(false, "0", scale));
     }
     if !(0..=i64::from(MAX_SCALE)).contains(&zeros) || scale.unsigned_abs() > MAX_SCALE.unsigned_abs() {
         return None;
     }
-    let digits = format!("{}{}", number.digits, "0".repeat(usize::try_from(zeros).ok()?));
+    let zeros = "0".repeat(usize::try_from(zeros).ok()?);
+    let digits = [number.whole, number.fraction, &zeros].concat();
     Some(place_point(number.negative, &digits, scale))
 }
 
@@ -59,46 +60,21 @@ pub fn normal(text: &str) -> Option<String> {
 
 /// [`normal`] onto a text; false, and nothing written, if it is no number.
 pub fn push_normal(out: &mut String, text: &str) -> bool {
-    if text.contains(['e', 'E']) {
-        let Some(number) = Number::parse(text) else { return false };
-        push_parts(out, number.negative, &number.digits, "", number.exponent);
+    let Some(number) = Number::parse(text) else { return false };
+    if number.digits() == 0 {
+        out.push('0');
         return true;
     }
-    let (negative, unsigned) = match text.as_bytes().first() {
-        Some(b'-') => (true, &text[1..]),
-        Some(b'+') => (false, &text[1..]),
-        _ => (false, text),
-    };
-    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
-    let all_digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
-    if whole.len() + fraction.len() == 0 || !all_digits(whole) || !all_digits(fraction) {
-        return false;
-    }
-    let (whole, fraction) = (whole.trim_start_matches('0'), fraction.trim_end_matches('0'));
-    if fraction.is_empty() {
-        let digits = whole.trim_end_matches('0');
-        push_parts(out, negative, digits, "", (whole.len() - digits.len()) as i64);
-    } else {
-        let tail = if whole.is_empty() { fraction.trim_start_matches('0') } else { fraction };
-        push_parts(out, negative, whole, tail, -(fraction.len() as i64));
-    }
-    true
-}
-
-fn push_parts(out: &mut String, negative: bool, digits: &str, more: &str, exponent: i64) {
-    if digits.len() + more.len() == 0 {
-        out.push('0');
-        return;
-    }
-    if negative {
+    if number.negative {
         out.push('-');
     }
-    out.push_str(digits);
-    out.push_str(more);
-    if exponent != 0 {
+    out.push_str(number.whole);
+    out.push_str(number.fraction);
+    if number.exponent != 0 {
         out.push('e');
-        out.push_str(itoa::Buffer::new().format(exponent));
+        out.push_str(itoa::Buffer::new().format(number.exponent));
     }
+    true
 }
 
 /// Digits with zeros before them up to a width.
@@ -110,16 +86,19 @@ pub fn push_padded(out: &mut String, number: u64, width: usize) {
 }
 
 /// Digits without zeros at either end, times a power of ten. No digits: zero.
-struct Number {
+pub struct Number<'a> {
     negative: bool,
-    digits: String,
-    exponent: i64,
-    /// The power of ten of the last digit as written.
+    /// The digits before the point as written, and those behind it.
+    whole: &'a str,
+    fraction: &'a str,
+    /// The power of ten of the last digit.
+    pub exponent: i64,
+    /// The same of the last digit as written.
     written_exponent: i64,
 }
 
-impl Number {
-    fn parse(text: &str) -> Option<Self> {
+impl<'a> Number<'a> {
+    pub fn parse(text: &'a str) -> Option<Self> {
         let (negative, rest) = match text.as_bytes().first()? {
             b'-' => (true, &text[1..]),
             b'+' => (false, &text[1..]),
@@ -135,11 +114,20 @@ impl Number {
             return None;
         }
         let written_exponent = power.checked_sub(i64::try_from(fraction.len()).ok()?)?;
-        let written = format!("{whole}{fraction}");
-        let digits = written.trim_start_matches('0').trim_end_matches('0');
-        let dropped = written.len() - written.trim_end_matches('0').len();
-        let exponent = written_exponent.checked_add(i64::try_from(dropped).ok()?)?;
-        Some(Self { negative, digits: digits.to_owned(), exponent, written_exponent })
+        let (whole, fraction) = (whole.trim_start_matches('0'), fraction.trim_end_matches('0'));
+        let (whole, fraction, exponent) = if fraction.is_empty() {
+            let digits = whole.trim_end_matches('0');
+            (digits, "", power.checked_add(i64::try_from(whole.len() - digits.len()).ok()?)?)
+        } else {
+            let exponent = power.checked_sub(i64::try_from(fraction.len()).ok()?)?;
+            (whole, if whole.is_empty() { fraction.trim_start_matches('0') } else { fraction }, exponent)
+        };
+        Some(Self { negative, whole, fraction, exponent, written_exponent })
+    }
+
+    /// How many digits there are.
+    pub fn digits(&self) -> usize {
+        self.whole.len() + self.fraction.len()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::debezium::decimal;
+use crate::debezium::decimal::{self, Number};
 use crate::debezium::value::Value;
 
 /// How far the digits of a number that are not zero reach.
@@ -15,34 +15,13 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// None if `text` is no number. Zero reaches nowhere.
+    /// None if `text` is no number, or one beyond all columns. Zero reaches nowhere.
     pub fn of(text: &str) -> Option<Self> {
-        let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-        let (mantissa, power) = match unsigned.split_once(['e', 'E']) {
-            Some((mantissa, power)) => (mantissa, power.parse::<i32>().ok()?),
-            None => (unsigned, 0),
-        };
-        let (mut digits, mut point, mut first, mut last) = (0i64, None, None, None);
-        for byte in mantissa.bytes() {
-            match byte {
-                b'0'..=b'9' => {
-                    if byte != b'0' {
-                        first.get_or_insert(digits);
-                        last = Some(digits);
-                    }
-                    digits += 1;
-                }
-                b'.' if point.is_none() => point = Some(digits),
-                _ => return None,
-            }
-        }
-        if digits == 0 {
-            return None;
-        }
-        let point = point.unwrap_or(digits) + i64::from(power);
-        Some(match (first, last) {
-            (Some(first), Some(last)) => Self { whole: point - first, fraction: last + 1 - point },
-            _ => Self { whole: 0, fraction: i64::from(i32::MIN) },
+        let number = Number::parse(text)?;
+        let exponent = i64::from(i32::try_from(number.exponent).ok()?);
+        Some(match i64::try_from(number.digits()).ok()? {
+            0 => Self { whole: 0, fraction: i64::from(i32::MIN) },
+            digits => Self { whole: digits + exponent, fraction: -exponent },
         })
     }
 }
