@@ -9,10 +9,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::input::{Incoming, Input, WindowArgs};
 use super::progress::Progress;
+use super::run::no_signals;
 use super::summary::Summary;
 use super::{Done, Failure, OneConfig, Output, load_one, output, start_logs};
 use crate::app::{Replayer, Unready, connection};
-use crate::config::{Config, LogOptions};
+use crate::config::LogOptions;
 use crate::decision::{ParkWindow, PausePolicy, RecordOutcome};
 use crate::pipeline::attempt::Committed;
 use crate::pipeline::processor::Halt;
@@ -56,7 +57,7 @@ pub async fn run(args: &ReplayArgs) -> Done {
     let relay_stop = CancellationToken::new();
     let relay = replayer.relay(relay_stop.clone());
 
-    let mut work = Work::new(&config, args, replayer.replay(), Progress::new(input.meter.clone(), "done", false));
+    let mut work = Work::new(args, replayer.replay(), Progress::new(input.meter.clone(), "done", false));
     let began = Instant::now();
     let ended = work.run(&mut input).await;
     work.progress.finish();
@@ -104,7 +105,6 @@ impl From<Unready> for Failure {
 
 /// The first signal ends the work after the batch at hand.
 fn interrupts(stop: &CancellationToken) -> Result<CancellationToken, Failure> {
-    let no_signals = |error: std::io::Error| Failure::Failed(format!("signals cannot be received: {error}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
     let (stop, interrupted) = (stop.clone(), CancellationToken::new());
@@ -131,9 +131,8 @@ struct Work {
 }
 
 impl Work {
-    fn new(config: &Config, args: &ReplayArgs, replay: Replay, progress: Progress) -> Self {
-        let pause = &config.pause;
-        let policy = PausePolicy { parks: pause.parks, ratio: pause.ratio, window: pause.window as i64 };
+    fn new(args: &ReplayArgs, replay: Replay, progress: Progress) -> Self {
+        let policy = replay.shared.options.pause;
         let (summary, parks) = (Summary::default(), ParkWindow::default());
         Self { replay, progress, summary, bad: 0, parks, policy, stop_on_pause: args.stop_on_pause }
     }

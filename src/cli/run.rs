@@ -35,7 +35,7 @@ pub async fn run(args: &ConfigArgs) -> Done {
     }
 }
 
-fn no_signals(error: std::io::Error) -> Failure {
+pub(super) fn no_signals(error: std::io::Error) -> Failure {
     Failure::Failed(format!("signals cannot be received: {error}"))
 }
 

@@ -98,7 +98,12 @@ impl Decoder {
     }
 
     fn document(&mut self, record: &Record, part: Part, bytes: &[u8]) -> Result<Document, Unread> {
-        match framing::locate(record, part, bytes, self.avro) {
+        let framed = framing::locate(record, part, bytes, self.avro);
+        self.framed(record, framed, bytes)
+    }
+
+    fn framed(&mut self, record: &Record, framed: Framed<'_>, bytes: &[u8]) -> Result<Document, Unread> {
+        match framed {
             Framed::No => Document::json(bytes, &mut self.schemas).map_err(Unread::Fault),
             Framed::Avro { schema, body } => match self.writers.get(schema) {
                 Some(Ok(writer)) => writer.read(body).map_err(Unread::Fault),
@@ -115,14 +120,13 @@ impl Decoder {
     /// The key. One that is neither JSON nor Avro is text, or bytes: it never spoils a good value.
     fn key(&mut self, record: &Record) -> Result<Key, Unread> {
         let Some(bytes) = record.key.as_deref() else { return Ok(Key::default()) };
-        let (document, unread) = match self.document(record, Part::Key, bytes) {
+        let framed = framing::locate(record, Part::Key, bytes, self.avro);
+        let avro = matches!(framed, Framed::Avro { .. });
+        let (document, unread) = match self.framed(record, framed, bytes) {
             Ok(document) => (document, false),
             Err(unread @ Unread::Schema(_)) => return Err(unread),
             Err(Unread::Fault(_) | Unread::Setup(_)) => {
-                let avro = matches!(framing::locate(record, Part::Key, bytes, self.avro), Framed::Avro { .. });
-                let text = std::str::from_utf8(bytes);
-                let value = text.map_or_else(|_| Value::Bytes(bytes.into()), |text| Value::Text(text.into()));
-                (Document { value, schema: None }, avro)
+                (Document { value: Value::of_bytes(bytes), schema: None }, avro)
             }
         };
         Ok(Key { document: Some(document), unread })

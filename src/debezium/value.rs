@@ -45,6 +45,13 @@ pub enum Value {
     Unavailable,
 }
 
+impl Value {
+    /// What bytes are of which nothing is known: a text, if they can be one.
+    pub fn of_bytes(bytes: &[u8]) -> Self {
+        std::str::from_utf8(bytes).map_or_else(|_| Self::Bytes(bytes.into()), |text| Self::Text(text.into()))
+    }
+}
+
 /// Named fields in the order in which they came.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Row {

@@ -202,8 +202,7 @@ fn consumer(connection: &Connection) -> Result<BaseConsumer, WindowError> {
 }
 
 fn span(consumer: &BaseConsumer, options: &WindowOptions, partition: i32) -> Result<Span, WindowError> {
-    let asked = consumer.fetch_watermarks(&options.topic, partition, ASK).map_err(unreachable)?;
-    let (low, high) = asked;
+    let (low, high) = consumer.fetch_watermarks(&options.topic, partition, ASK).map_err(unreachable)?;
     let place = |bound: Bound| match bound {
         Bound::Beginning => Ok(low),
         Bound::End => Ok(high),

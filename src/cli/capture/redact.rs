@@ -6,6 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use rand::Rng as _;
 use sha2::{Digest as _, Sha256};
 
+use crate::debezium::convert::uuid_from_bytes;
 use crate::debezium::value::{Row, Value};
 use crate::debezium::{json, render};
 use crate::record::Record;
@@ -188,8 +189,8 @@ impl<'a> Redactor<'a> {
             ("bytes", "org.apache.kafka.connect.data.Decimal") => "AA==".to_owned(),
             ("bytes", _) => STANDARD.encode(self.text(text.as_bytes())),
             (_, "io.debezium.data.Uuid") => {
-                let hex = render::hex(&self.hash(text.as_bytes())[..16]);
-                [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+                let hash = self.hash(text.as_bytes());
+                uuid_from_bytes(std::array::from_fn(|at| hash[at]))
             }
             (_, "io.debezium.data.Json") => format!("\"{}\"", self.text(text.as_bytes())),
             (_, "io.debezium.time.ZonedTimestamp") => "1970-01-01T00:00:00Z".to_owned(),

@@ -10,7 +10,7 @@ use crate::debezium::envelope::{DecodeOptions, Decoder, Unread};
 use crate::debezium::event::{ChangeEvent, Decoded, Fault, Operation, Shape, SkipReason};
 use crate::debezium::render;
 use crate::debezium::value::{Row, Value};
-use crate::pipeline::batch::{Entry, Reader, ReaderSettings};
+use crate::pipeline::batch::{Entry, Faulty, Reader, ReaderSettings};
 use crate::pipeline::intake::{self, Hindrance};
 use crate::record::Record;
 use crate::registry::{Options, Registry, RegistryError};
@@ -189,9 +189,7 @@ impl Eye {
                 sight.content(&message.event);
             }
             Entry::Faulty(faulty) => {
-                sight.message_id = faulty.id.as_ref().map(|id| id.as_str().to_owned());
-                sight.correlation_id = faulty.correlation_id.as_deref().map(str::to_owned);
-                sight.digest = Some(faulty.digest.as_str().to_owned());
+                sight.faulty(&faulty);
                 sight.error = Some(Trouble::of(faulty.class, &faulty.fault));
             }
             // Skipped by a policy of its route, it is a message all the same.
@@ -211,9 +209,7 @@ impl Eye {
         if let Some(event) = self.decoder.salvage(record) {
             sight.key = event.key;
         } else if let Some(key) = &record.key {
-            let text = std::str::from_utf8(key);
-            sight.key =
-                Some(text.map_or_else(|_| Value::Bytes(key.as_slice().into()), |text| Value::Text(text.into())));
+            sight.key = Some(Value::of_bytes(key));
         }
         let Some(pipeline) = &mut self.pipeline else {
             sight.digest = Some(Unusable::unknown(record, Fault::new("undecodable", "")).digest.as_str().to_owned());
@@ -222,9 +218,7 @@ impl Eye {
         if let Ok(Entry::Faulty(faulty)) = intake::entry(&mut pipeline.reader, record, 0, self.registry.as_ref()).await
         {
             sight.route = faulty.route.map(|index| Arc::clone(&pipeline.settings.routes[index].name));
-            sight.message_id = faulty.id.as_ref().map(|id| id.as_str().to_owned());
-            sight.correlation_id = faulty.correlation_id.as_deref().map(str::to_owned);
-            sight.digest = Some(faulty.digest.as_str().to_owned());
+            sight.faulty(&faulty);
         }
     }
 }
@@ -283,6 +277,12 @@ impl Sight {
         self.message_id = Some(id.to_owned());
         self.correlation_id = correlation_id.map(str::to_owned);
         self.digest = Some(digest.to_owned());
+    }
+
+    fn faulty(&mut self, faulty: &Faulty) {
+        self.message_id = faulty.id.as_ref().map(|id| id.as_str().to_owned());
+        self.correlation_id = faulty.correlation_id.as_deref().map(str::to_owned);
+        self.digest = Some(faulty.digest.as_str().to_owned());
     }
 
     /// `content` is the value as it came.
@@ -360,17 +360,11 @@ impl Sight {
         out.push_str("{\"topic\":");
         render::write_text(&mut out, &self.topic);
         out.push_str(&format!(",\"partition\":{},\"offset\":{}", self.partition, self.offset));
-        let mut text = |name: &str, text: Option<&str>| {
-            if let Some(text) = text {
-                begin(&mut out, name);
-                render::write_text(&mut out, text);
-            }
-        };
-        text("kind", Some(self.kind));
-        text("op", self.op);
-        text("db", self.db.as_deref());
-        text("schema", self.schema.as_deref());
-        text("table", self.table.as_deref());
+        write_member(&mut out, "kind", Some(self.kind));
+        write_member(&mut out, "op", self.op);
+        write_member(&mut out, "db", self.db.as_deref());
+        write_member(&mut out, "schema", self.schema.as_deref());
+        write_member(&mut out, "table", self.table.as_deref());
         for (name, value) in [("key", &self.key), ("before", &self.before), ("after", &self.after)] {
             if let Some(value) = value {
                 begin(&mut out, name);
@@ -386,16 +380,10 @@ impl Sight {
             begin(&mut out, "source");
             out.push_str(&render::json(source));
         }
-        let mut text = |name: &str, text: Option<&str>| {
-            if let Some(text) = text {
-                begin(&mut out, name);
-                render::write_text(&mut out, text);
-            }
-        };
-        text("messageId", self.message_id.as_deref());
-        text("correlationId", self.correlation_id.as_deref());
-        text("digest", self.digest.as_deref());
-        text("route", self.route.as_deref());
+        write_member(&mut out, "messageId", self.message_id.as_deref());
+        write_member(&mut out, "correlationId", self.correlation_id.as_deref());
+        write_member(&mut out, "digest", self.digest.as_deref());
+        write_member(&mut out, "route", self.route.as_deref());
         if let Some(Trouble { class, code, detail }) = &self.error {
             begin(&mut out, "error");
             for (before, text) in [("{\"class\":", *class), (",\"code\":", code), (",\"detail\":", detail)] {
@@ -413,4 +401,11 @@ fn begin(out: &mut String, name: &str) {
     out.push(',');
     render::write_text(out, name);
     out.push(':');
+}
+
+fn write_member(out: &mut String, name: &str, text: Option<&str>) {
+    if let Some(text) = text {
+        begin(out, name);
+        render::write_text(out, text);
+    }
 }

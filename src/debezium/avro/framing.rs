@@ -78,15 +78,11 @@ pub fn locate<'a>(record: &Record, part: Part, bytes: &'a [u8], options: Option<
         (None, Framing::Header) => return Framed::No,
         (None, Framing::Any | Framing::FourByte | Framing::EightByte) => {}
     }
-    let (four, eight) = match bytes {
-        [0, rest @ ..] => (rest.first_chunk::<4>(), rest.first_chunk::<8>()),
-        _ => return Framed::No,
-    };
-    let Some(four) = four.map(|id| u32::from_be_bytes(*id)) else {
+    let Some(numbers) = Numbers::of(bytes) else {
         return Framed::No;
     };
-    let eight = eight.map(|id| u64::from_be_bytes(*id));
     let readings = || {
+        let Numbers { four, eight } = numbers;
         let eight = eight.map_or_else(|| "too short for one".to_owned(), |id| id.to_string());
         format!("read as 4 bytes the schema id of {part} is {four}, read as 8 bytes it is {eight}")
     };
@@ -97,15 +93,13 @@ pub fn locate<'a>(record: &Record, part: Part, bytes: &'a [u8], options: Option<
         (IdKind::Open, _) => None,
     };
     let at = |number: u64, width: Width| at(number, width).map_or(SchemaRef::Number { number, width }, SchemaRef::Id);
-    let fits_four = (1..=MOST_ID).contains(&four);
-    let fits_eight = eight.filter(|id| (1..=u64::from(MOST_ID)).contains(id));
-    match (options.framing, fits_four, fits_eight) {
+    match (options.framing, numbers.four_bytes_wide(), numbers.eight_bytes_wide()) {
         (Framing::EightByte, _, Some(id)) => Framed::Avro { schema: at(id, Width::Eight), body: &bytes[9..] },
         (Framing::Any, _, Some(id)) if options.ids != IdKind::Confluent => {
             Framed::Avro { schema: at(id, Width::Eight), body: &bytes[9..] }
         }
-        (Framing::Any | Framing::FourByte, true, _) => {
-            Framed::Avro { schema: at(u64::from(four), Width::Four), body: &bytes[5..] }
+        (Framing::Any | Framing::FourByte, Some(id), _) => {
+            Framed::Avro { schema: at(id, Width::Four), body: &bytes[5..] }
         }
         (Framing::EightByte, _, _) => Framed::Misfit(format!(
             "{}: looks like 4-byte ids, set `framing = \"4-byte\"` in [registry], or `flavour = \"confluent\"`",
@@ -119,20 +113,39 @@ pub fn locate<'a>(record: &Record, part: Part, bytes: &'a [u8], options: Option<
 }
 
 /// Registries count from 1; this many schemas are in none.
-const MOST_ID: u32 = i32::MAX as u32;
+const MOST_ID: u64 = i32::MAX as u64;
+
+/// What stands after the byte 0, where an id of either width would.
+#[derive(Clone, Copy)]
+struct Numbers {
+    four: u32,
+    /// If there are as many bytes.
+    eight: Option<u64>,
+}
+
+impl Numbers {
+    fn of(bytes: &[u8]) -> Option<Self> {
+        let [0, rest @ ..] = bytes else { return None };
+        let four = u32::from_be_bytes(*rest.first_chunk()?);
+        Some(Self { four, eight: rest.first_chunk().map(|eight| u64::from_be_bytes(*eight)) })
+    }
+
+    /// The id of four bytes, if a registry could have given it.
+    fn four_bytes_wide(self) -> Option<u64> {
+        Some(u64::from(self.four)).filter(|id| (1..=MOST_ID).contains(id))
+    }
+
+    fn eight_bytes_wide(self) -> Option<u64> {
+        self.eight.filter(|id| (1..=MOST_ID).contains(id))
+    }
+}
 
 /// Avro where no registry is configured. A body that merely begins with 00 is no sign of it: an id must stand there
 /// that a registry could have given, and a record that names its message in a header is an outbox's, whose payload may
 /// be any bytes.
 fn recognise<'a>(record: &Record, part: Part, bytes: &[u8]) -> Framed<'a> {
-    let plausible = match bytes {
-        [0, rest @ ..] => {
-            let four = rest.first_chunk::<4>().map(|id| u64::from(u32::from_be_bytes(*id)));
-            let eight = rest.first_chunk::<8>().map(|id| u64::from_be_bytes(*id));
-            four.into_iter().chain(eight).any(|id| (1..=u64::from(MOST_ID)).contains(&id))
-        }
-        _ => false,
-    };
+    let plausible = Numbers::of(bytes)
+        .is_some_and(|numbers| numbers.four_bytes_wide().or_else(|| numbers.eight_bytes_wide()).is_some());
     let framed = plausible && record.header_values("id").next().is_none();
     if framed || header_id(record, part).is_some() {
         return Framed::Misfit(format!("{part} is Avro: a schema registry is needed, set `url` in [registry]"));

@@ -129,6 +129,10 @@ impl<'a> Compiler<'a> {
         for_inner(schema, json, |schema, json| self.define(schema, json));
     }
 
+    fn definition(&self, name: &str) -> Result<(&'a apache_avro::Schema, &'a Json), Fault> {
+        self.defined.get(name).copied().ok_or_else(|| bad(format!("no text defines the type {name}")))
+    }
+
     fn count(&mut self) -> Result<(), Fault> {
         self.nodes += 1;
         if self.nodes > MOST_NODES { Err(bad("the schema is too big")) } else { Ok(()) }
@@ -151,8 +155,7 @@ impl<'a> Compiler<'a> {
                 if let Some(step) = self.named.get(&name) {
                     return Ok(*step);
                 }
-                let (schema, json) =
-                    *self.defined.get(&name).ok_or_else(|| bad(format!("no text defines the type {name}")))?;
+                let (schema, json) = self.definition(&name)?;
                 return self.step(schema, json, depth + 1);
             }
             Avro::Record(record) => return self.record_step(record, json, depth),
@@ -249,8 +252,7 @@ impl<'a> Compiler<'a> {
             }
             Avro::Ref { name } => {
                 let name = name.fullname(None);
-                let (schema, json) =
-                    *self.defined.get(&name).ok_or_else(|| bad(format!("no text defines the type {name}")))?;
+                let (schema, json) = self.definition(&name)?;
                 if self.around.contains(&name) {
                     // A type inside itself has no finite tree; its values stay as they came.
                     return Ok(Schema { optional: true, kind: Kind::Any });
