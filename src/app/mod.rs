@@ -9,7 +9,6 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rand::Rng as _;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -40,11 +39,6 @@ pub enum AppError {
     Group(String),
     #[error("{path}: another daemon works on this file: {source}")]
     Locked { path: String, source: std::io::Error },
-}
-
-/// A name that no other process has.
-fn new_owner() -> String {
-    format!("{:032x}", rand::rng().random::<u128>())
 }
 
 /// SQLite allows one daemon per file. The lock goes with the process, however it ends.

@@ -6,16 +6,16 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{AppError, Pipeline, connection, new_owner};
+use super::{AppError, Pipeline, connection};
 use crate::config::{Config, GateBackend};
 use crate::kafka::KafkaPublisher;
 use crate::metrics::Metrics;
-use crate::pipeline::Shared;
 use crate::pipeline::replay::Replay;
 use crate::pipeline::status::Lanes;
+use crate::pipeline::{Shared, unique_word};
 use crate::relay::Relay;
 use crate::store::StoreError;
-use crate::store::migrate::VERSION;
+use crate::store::inspect::Distrust;
 
 /// A pipeline that takes records from elsewhere.
 pub struct Replayer {
@@ -27,10 +27,8 @@ pub struct Replayer {
 /// Why nothing may be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum Unready {
-    #[error("the tables are missing or old: run `countersign migrate`")]
-    Tables,
-    #[error("{0}")]
-    Keys(String),
+    #[error(transparent)]
+    Tables(Distrust),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -56,7 +54,7 @@ impl Replayer {
                 // The daemon's lanes are its own: here goes only what has no owner.
                 lanes: Lanes::default(),
                 consumed,
-                owner: new_owner(),
+                owner: unique_word(),
                 metrics: shared.metrics.clone(),
                 wake: Arc::clone(&shared.receipts),
             })
@@ -66,11 +64,8 @@ impl Replayer {
 
     /// Whether the tables are there and can be trusted.
     pub async fn ready(&self) -> Result<(), Unready> {
-        if self.shared.store.schema_version().await? < VERSION {
-            return Err(Unready::Tables);
-        }
-        match self.shared.store.key_faults().await?.into_iter().next() {
-            Some(fault) => Err(Unready::Keys(fault)),
+        match self.shared.store.distrust().await? {
+            Some(distrust) => Err(Unready::Tables(distrust)),
             None => Ok(()),
         }
     }

@@ -8,17 +8,16 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{AppError, connection, new_owner};
+use super::{AppError, connection};
 use crate::config::{self, Config};
 use crate::gate::Gate;
 use crate::kafka::client::topics;
 use crate::kafka::{Assigned, Consumer, ConsumerOptions, KafkaPublisher, Publisher, StartPolicy};
 use crate::metrics::Metrics;
 use crate::offsets::LostOffsets;
-use crate::pipeline::Shared;
 use crate::pipeline::lane::{self, LaneOptions};
+use crate::pipeline::{Shared, unique_word};
 use crate::relay::Relay;
-use crate::store::migrate::VERSION;
 use crate::supervisor::{PipelineView, observe};
 use crate::sweeper::Sweeper;
 
@@ -59,7 +58,7 @@ impl Running {
                 publisher: Arc::clone(publisher) as Arc<dyn Publisher>,
                 lanes: self.view.lanes.clone(),
                 consumed: self.config.kafka.topics.clone(),
-                owner: new_owner(),
+                owner: unique_word(),
                 metrics: self.shared.metrics.clone(),
                 wake: Arc::clone(&self.shared.receipts),
             })
@@ -132,22 +131,14 @@ impl Running {
         }
     }
 
-    /// Waits until the database has tables that can be trusted: with a collation that joins different ids, nothing may
-    /// start. False if it was stopped before.
+    /// Waits until the database has tables that can be trusted. False if it was stopped before.
     async fn await_tables(&self, stop: &CancellationToken) -> bool {
         loop {
-            let store = &self.shared.store;
-            let fault = match store.schema_version().await {
-                Ok(version) if version < VERSION => {
-                    Some("the tables are missing or old: run `countersign migrate`".to_owned())
-                }
-                Ok(_) => match store.key_faults().await {
-                    Ok(faults) => faults.into_iter().next(),
-                    Err(error) => Some(error.with_advice()),
-                },
-                Err(error) => Some(error.with_advice()),
+            let fault = match self.shared.store.distrust().await {
+                Ok(None) => return true,
+                Ok(Some(distrust)) => distrust.to_string(),
+                Err(error) => error.with_advice(),
             };
-            let Some(fault) = fault else { return true };
             warn!(pipeline = %self.shared.pipeline, "not started yet: {fault}");
             self.view.health.starting(Some(fault));
             tokio::select! {

@@ -128,7 +128,7 @@ fn prepare(dir: &Path, brokers: &str) -> Result<Config, Failure> {
 }
 
 async fn make_tables(store: &Store) -> Result<(), StoreError> {
-    store.migrate(&crate::pipeline::lane::new_epoch()).await?;
+    store.migrate(&crate::pipeline::unique_word()).await?;
     let mut tx = store.begin().await?;
     tx.batch(TABLES).await?;
     tx.commit().await

@@ -243,13 +243,17 @@ fn name(path: &Path) -> String {
     if is_stdin(path) { "standard input".to_owned() } else { path.display().to_string() }
 }
 
+/// How a file is packed, by the end of its name: `gz`, `zst`, or not at all.
+pub(super) fn packing(path: &Path) -> String {
+    path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase()
+}
+
 fn open(path: &Path, meter: &Arc<Meter>) -> std::io::Result<BufReader<Box<dyn Read>>> {
     if is_stdin(path) {
         return Ok(BufReader::with_capacity(BUFFER, Box::new(std::io::stdin())));
     }
     let file = Metered { file: File::open(path)?, meter: Arc::clone(meter) };
-    let extension = path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
-    let reader: Box<dyn Read> = match &*extension {
+    let reader: Box<dyn Read> = match &*packing(path) {
         // Several members, one after the other, are one file.
         "gz" => Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::new(file))),
         "zst" => Box::new(zstd::stream::read::Decoder::new(file)?),

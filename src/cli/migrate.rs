@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::{Done, Failure, OneConfig, Output, load_one, output};
 use crate::app::open_store;
-use crate::pipeline::lane::new_epoch;
+use crate::pipeline::unique_word;
 use crate::store::meta::ADOPTING_EPOCH;
 use crate::store::migrate::{VERSION, script};
 
@@ -28,10 +28,10 @@ pub async fn run(args: &MigrateArgs) -> Done {
         return Ok(());
     }
     let store = open_store(&config)?;
-    let migrated = store.migrate(&new_epoch()).await?;
+    let migrated = store.migrate(&unique_word()).await?;
     if args.restored {
         let mut tx = store.begin().await?;
-        let epoch = tx.renew_store_epoch(&new_epoch(), None).await?;
+        let epoch = tx.renew_store_epoch(&unique_word(), None).await?;
         tx.set_meta(ADOPTING_EPOCH, &epoch).await?;
         tx.commit().await?;
     }

@@ -20,6 +20,7 @@ use crate::pipeline::processor::Halt;
 use crate::pipeline::replay::Replay;
 use crate::pipeline::status::{LaneState, Lanes};
 use crate::record::Record;
+use crate::store::inspect::Distrust;
 
 #[derive(Args)]
 pub struct ReplayArgs {
@@ -97,8 +98,8 @@ impl From<Unready> for Failure {
     fn from(error: Unready) -> Self {
         match error {
             Unready::Store(error) => error.into(),
-            Unready::Tables => Self::Usage(error.to_string()),
-            Unready::Keys(_) => Self::Failed(error.to_string()),
+            Unready::Tables(Distrust::Outdated) => Self::Usage(error.to_string()),
+            Unready::Tables(Distrust::Keys(_)) => Self::Failed(error.to_string()),
         }
     }
 }

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use rdkafka::client::{Client, DefaultClientContext};
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
+use rdkafka::consumer::{Consumer, ConsumerContext};
+use rdkafka::error::KafkaResult;
 use rdkafka::types::RDKafkaType;
+use rdkafka::{Offset, TopicPartitionList};
 
 /// How to reach the brokers, as librdkafka takes it.
 #[derive(Clone, Debug, Default)]
@@ -72,4 +75,20 @@ pub fn end_of_log(
     let client =
         Client::new(&config, config.create_native_config()?, RDKafkaType::RD_KAFKA_PRODUCER, DefaultClientContext)?;
     client.fetch_watermarks(topic, partition, timeout).map(|(_, high)| high)
+}
+
+/// Offset of the first record at or after a time, in milliseconds since 1970-01-01 UTC; None if there is none that late.
+pub(super) fn first_at<C: ConsumerContext>(
+    consumer: &impl Consumer<C>,
+    (topic, partition): (&str, i32),
+    time_ms: i64,
+    timeout: Duration,
+) -> KafkaResult<Option<i64>> {
+    let mut times = TopicPartitionList::new();
+    times.add_partition_offset(topic, partition, Offset::Offset(time_ms))?;
+    let found = consumer.offsets_for_times(times, timeout)?;
+    Ok(match found.elements().first().map(|element| element.offset()) {
+        Some(Offset::Offset(offset)) if offset >= 0 => Some(offset),
+        _ => None,
+    })
 }

@@ -18,6 +18,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
+use super::client::first_at;
 use super::consumer::StartPolicy;
 use super::partition::{Assigned, PartitionReader, Progress};
 
@@ -177,15 +178,7 @@ impl GroupContext {
         match self.start {
             StartPolicy::Earliest => Ok(low),
             StartPolicy::Latest => Ok(high),
-            StartPolicy::Timestamp(ms) => {
-                let mut times = TopicPartitionList::new();
-                times.add_partition_offset(topic, partition, Offset::Offset(ms))?;
-                let found = consumer.offsets_for_times(times, ASK)?;
-                Ok(match found.elements().first().map(|element| element.offset()) {
-                    Some(Offset::Offset(offset)) if offset >= 0 => offset,
-                    _ => high,
-                })
-            }
+            StartPolicy::Timestamp(ms) => Ok(first_at(consumer, (topic, partition), ms, ASK)?.unwrap_or(high)),
         }
     }
 

@@ -10,7 +10,7 @@ use rdkafka::types::RDKafkaErrorCode;
 use rdkafka::{Offset, TopicPartitionList};
 use tracing::debug;
 
-use super::client::Connection;
+use super::client::{Connection, first_at};
 use super::inspect::{Questions, Unanswered};
 use super::partition::record_of;
 use crate::record::Record;
@@ -208,14 +208,8 @@ fn span(consumer: &BaseConsumer, options: &WindowOptions, partition: i32) -> Res
         Bound::End => Ok(high),
         Bound::Offset(offset) => Ok(offset),
         Bound::Time(ms) => {
-            let mut list = TopicPartitionList::new();
-            list.add_partition_offset(&options.topic, partition, Offset::Offset(ms)).map_err(told)?;
-            let found = consumer.offsets_for_times(list, ASK).map_err(unreachable)?;
-            match found.elements().first().map(|element| element.offset()) {
-                Some(Offset::Offset(offset)) => Ok(offset),
-                // No record is that late.
-                _ => Ok(high),
-            }
+            let found = first_at(consumer, (&options.topic, partition), ms, ASK).map_err(unreachable)?;
+            Ok(found.unwrap_or(high))
         }
     };
     let (from, to) = (place(options.from)?, place(options.to)?.min(high));

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use rand::Rng as _;
 use tracing::{error, info, warn};
 
-use super::Shared;
 use super::attempt::{Lane, Tenure};
 use super::batch::Reader;
 use super::processor::{Halt, Processor};
 use super::status::{LaneName, LaneState, Lanes};
+use super::{Shared, unique_word};
 use crate::kafka::{Assigned, PartitionReader};
 use crate::offsets::{LostOffsets, Start, StartFacts, decide_start};
 use crate::store::lanes::LaneKey;
@@ -161,7 +161,7 @@ impl Work<'_> {
                 // Offsets of a former epoch were left behind by a renewal that another lane made: once is enough.
                 let renewed = committed.as_ref().is_some_and(|(_, metadata)| former.contains(metadata));
                 if !renewed {
-                    row.store_epoch = tx.renew_store_epoch(&new_epoch(), Some(&epoch)).await?;
+                    row.store_epoch = tx.renew_store_epoch(&unique_word(), Some(&epoch)).await?;
                 }
             }
             Start::At(_) | Start::Lost { .. } | Start::Refused(_) => {}
@@ -298,9 +298,4 @@ impl Work<'_> {
 
 fn no_epoch() -> StoreError {
     StoreError::Setup("the store has no epoch: run `countersign migrate`".to_owned())
-}
-
-/// A name that no other store has.
-pub fn new_epoch() -> String {
-    format!("{:032x}", rand::rng().random::<u128>())
 }

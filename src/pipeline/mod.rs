@@ -17,6 +17,7 @@ mod turns;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rand::Rng as _;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -96,4 +97,9 @@ impl Shared {
     pub fn route_name(&self, route: Option<usize>) -> &str {
         route.map_or("", |index| &self.reader.routes[index].name)
     }
+}
+
+/// A word of letters and digits that nobody else has: the epoch of a store, the owner of a lease.
+pub fn unique_word() -> String {
+    format!("{:032x}", rand::rng().random::<u128>())
 }

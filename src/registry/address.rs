@@ -65,16 +65,19 @@ pub(super) struct Place {
     pub prefix: Option<Base>,
 }
 
+/// An address as people write it.
+pub fn url_of(text: &str) -> Result<Url, RegistryError> {
+    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    url.ok_or_else(|| RegistryError::Misconfigured { address: "this".to_owned(), reason: format!("it {NO_ADDRESS}") })
+}
+
+/// What an address is that cannot be asked.
+pub const NO_ADDRESS: &str = "is no address of a registry: write http://host:port or https://host:port";
+
 impl Base {
     /// An address as configured. Query and fragment have no meaning here.
     pub fn parse(text: &str) -> Result<Self, RegistryError> {
-        let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-        let Some(mut url) = url else {
-            return Err(RegistryError::Misconfigured {
-                address: "this".to_owned(),
-                reason: "it is no address of a registry: write http://host:port or https://host:port".to_owned(),
-            });
-        };
+        let mut url = url_of(text)?;
         let _ = url.set_username("");
         let _ = url.set_password(None);
         url.set_query(None);

@@ -22,6 +22,7 @@ use crate::debezium::event::Fault;
 
 pub use self::address::Api;
 use self::address::{Base, Node};
+pub(crate) use self::address::{NO_ADDRESS, url_of};
 use self::cache::{Cache, Flight, Found};
 pub use self::discover::Facts;
 use self::discover::Native;

@@ -4,11 +4,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::address::url_of;
+use super::error::RegistryError;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use url::Url;
-
-use super::error::RegistryError;
 
 /// Where a registry is and how it is asked. Debug prints no secret.
 #[derive(Clone)]
@@ -119,11 +118,7 @@ impl Options {
     /// # Errors
     /// `Misconfigured`: no http or https address.
     pub fn new(url: &str) -> Result<Self, RegistryError> {
-        let mut parsed = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-        let parsed = parsed.as_mut().ok_or_else(|| RegistryError::Misconfigured {
-            address: "this".to_owned(),
-            reason: "it is no address of a registry: write http://host:port or https://host:port".to_owned(),
-        })?;
+        let mut parsed = url_of(url)?;
         let auth = match parsed.username() {
             "" => Auth::None,
             user => Auth::Basic {

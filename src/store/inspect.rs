@@ -1,6 +1,7 @@
 //! What must be true of the tables and the session before anything runs: keys compared byte for byte, the isolation
 //! level, durable commits.
 
+use super::migrate::VERSION;
 use super::{Bind, Dialect, Sql, Store, StoreError, Tx};
 
 /// A column as the catalogue shows it.
@@ -177,7 +178,25 @@ impl Tx {
     }
 }
 
+/// Why nothing may be written to our own tables.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Distrust {
+    #[error("the tables are missing or old: run `countersign migrate`")]
+    Outdated,
+    /// With a collation that joins different ids nothing may start.
+    #[error("{0}")]
+    Keys(String),
+}
+
 impl Store {
+    /// Whether our own tables are there and can be trusted; None if all is well.
+    pub async fn distrust(&self) -> Result<Option<Distrust>, StoreError> {
+        if self.schema_version().await? < VERSION {
+            return Ok(Some(Distrust::Outdated));
+        }
+        Ok(self.key_faults().await?.into_iter().next().map(Distrust::Keys))
+    }
+
     /// What of our own tables would join two keys or let one in twice: empty if all is well. A table that is not
     /// there is no finding.
     pub async fn key_faults(&self) -> Result<Vec<String>, StoreError> {

@@ -73,7 +73,6 @@ pub fn schemas() -> (String, String) {
 /// Creates, updates and deletes in the ratio 10 : 5 : 1, in Confluent's framing.
 pub fn avro_records() -> Vec<Record> {
     let (key_schema, value_schema) = schemas();
-    // Parsed by way of countersign first, which lets names be as they are.
     let parse = |text: &str| apache_avro::Schema::parse_str(text).expect("a schema");
     let (key_schema, value_schema) = (parse(&key_schema), parse(&value_schema));
     (0..160).map(|n| record(n, &key_schema, &value_schema)).collect()

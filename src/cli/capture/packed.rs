@@ -7,6 +7,8 @@ use std::path::Path;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use crate::cli::input::packing;
+
 pub enum Out {
     Stdout,
     Plain(BufWriter<File>),
@@ -17,9 +19,8 @@ pub enum Out {
 impl Out {
     pub fn open(path: Option<&Path>) -> std::io::Result<Self> {
         let Some(path) = path else { return Ok(Self::Stdout) };
-        let extension = path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
         let file = BufWriter::new(File::create(path)?);
-        Ok(match &*extension {
+        Ok(match &*packing(path) {
             "gz" => Self::Gz(GzEncoder::new(file, Compression::default())),
             "zst" => Self::Zst(Box::new(zstd::stream::write::Encoder::new(file, zstd::DEFAULT_COMPRESSION_LEVEL)?)),
             _ => Self::Plain(file),

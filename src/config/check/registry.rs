@@ -8,7 +8,7 @@ use super::Check;
 use crate::config::options::{Flavour, Framing, RegistryAuth, RegistryOptions};
 use crate::config::raw::RawRegistry;
 use crate::config::secret::Secret;
-use crate::registry::{Options, percent_decoded};
+use crate::registry::{NO_ADDRESS, Options, percent_decoded, url_of};
 
 impl Check<'_> {
     pub(super) fn registry(&mut self, raw: RawRegistry) -> Option<RegistryOptions> {
@@ -17,12 +17,9 @@ impl Check<'_> {
             let quoted = self.quote("registry.ca_file");
             self.fault("registry.ca_file", format!("{quoted} is no file: name a PEM file"));
         }
-        let mut url = match Url::parse(&raw.url.unwrap_or_default()) {
-            Ok(url) if matches!(url.scheme(), "http" | "https") => url,
-            Ok(_) | Err(_) => {
-                self.fault("registry.url", "is no address of a registry: write http://host:port or https://host:port");
-                return None;
-            }
+        let Ok(mut url) = url_of(&raw.url.unwrap_or_default()) else {
+            self.fault("registry.url", NO_ADDRESS);
+            return None;
         };
         if url.query().is_some() || url.fragment().is_some() {
             self.fault("registry.url", "has `?` or `#`, behind which a registry has no address: leave it out");
