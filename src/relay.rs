@@ -7,7 +7,7 @@
 //! of the lane it goes out again, with the same `receiptId`.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Notify;
@@ -48,8 +48,9 @@ const RENEW: Duration = Duration::from_secs(3);
 impl Relay {
     /// Runs until it is stopped.
     pub async fn run(&self, stop: CancellationToken) {
+        let mut looked: Option<Instant> = None;
         loop {
-            let more = match self.round(&self.lanes.assigned()).await {
+            let more = match self.step(&mut looked).await {
                 Ok(more) => more,
                 Err(error) => {
                     self.metrics.relay_errors.with_label_values(&[&*self.pipeline]).inc();
@@ -74,13 +75,32 @@ impl Relay {
         }
     }
 
+    /// Looking for what has no owner asks for the whole outbox, so not with every commit of the own lanes.
+    async fn step(&self, looked: &mut Option<Instant>) -> Result<bool, StoreError> {
+        let lanes = self.lanes.assigned();
+        let mut more = self.owned(&lanes).await?;
+        if lanes.is_empty() || looked.is_none_or(|at| at.elapsed() >= LOOK) {
+            let left = self.unowned().await?;
+            if !left {
+                *looked = Some(Instant::now());
+            }
+            more |= left;
+        }
+        Ok(more)
+    }
+
     /// One round over these lanes and over what has no owner; true if there may be more.
     pub async fn round(&self, lanes: &[LaneName]) -> Result<bool, StoreError> {
+        let more = self.owned(lanes).await?;
+        Ok(self.unowned().await? || more)
+    }
+
+    async fn owned(&self, lanes: &[LaneName]) -> Result<bool, StoreError> {
         let mut more = false;
         for lane in lanes {
             more |= self.deliver(Some(lane)).await?;
         }
-        Ok(self.unowned().await? || more)
+        Ok(more)
     }
 
     /// Delivers the oldest receipts of a lane, or those of none; true if there may be more.
