@@ -23,6 +23,8 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{Rng, RngCore as _, SeedableRng};
 
+use crate::fixtures::{path, records, schemas};
+
 /// Pieces that mean something to one of the decoders.
 const TOKENS: [&[u8]; 24] = [
     b"\"schema\":",
@@ -60,35 +62,26 @@ struct Corpus {
 const CONFIG: &str = include_str!("../../docker/countersign.toml");
 
 fn corpus() -> Corpus {
-    let folder = format!("{}/tests/fixtures", env!("CARGO_MANIFEST_DIR"));
-    let mut records = Vec::new();
-    for file in std::fs::read_dir(&folder).unwrap() {
-        let path = file.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if name.contains("golden") || name.contains("repeated") {
-            continue;
+    let mut recorded = Vec::new();
+    for file in std::fs::read_dir(path("")).unwrap() {
+        let name = file.unwrap().file_name().into_string().unwrap();
+        let lines = name.ends_with(".jsonl") || name.ends_with(".jsonl.gz");
+        if lines && !name.contains("golden") && !name.contains("repeated") {
+            recorded.extend(records(&name).into_iter().take(40));
         }
-        let bytes = std::fs::read(&path).unwrap();
-        let text = if name.ends_with(".jsonl.gz") {
-            std::io::read_to_string(flate2::read::MultiGzDecoder::new(bytes.as_slice())).unwrap()
-        } else if name.ends_with(".jsonl") {
-            String::from_utf8(bytes).unwrap()
-        } else {
-            continue;
-        };
-        records.extend(text.lines().take(40).map(|line| record_line::read(line).unwrap()));
     }
-    let registry = std::fs::read_to_string(format!("{folder}/registry.json")).unwrap();
-    let registry: BTreeMap<String, BTreeMap<String, serde_json::Value>> = serde_json::from_str(&registry).unwrap();
-    let schemas =
-        registry.into_values().flatten().map(|(id, schema)| (id.parse().unwrap(), schema.to_string())).collect();
+    let schemas = schemas().into_values().flatten().map(|(id, schema)| (id, schema.to_string())).collect();
     let source = "[[route]]\nname = \"all\"\nmatch = { topic = \"^.*\" }\nmessage_id = [\"header:id\", \"source\", \"value:id\"]\n\
         correlation_id = \"value:orderId\"\n[route.effect]\nkind = \"none\"\n";
     let text = format!(
         "[pipeline]\nname = \"fuzz\"\n[kafka]\nbrokers = \"h:1\"\ntopics = [\"^.*\"]\n[store]\nurl = \"sqlite:x.db\"\n\
          retention = \"forever\"\n{source}"
     );
-    Corpus { records, schemas, routes: parse(&text).unwrap().routes.into_iter().map(|route| route.route).collect() }
+    Corpus {
+        records: recorded,
+        schemas,
+        routes: parse(&text).unwrap().routes.into_iter().map(|route| route.route).collect(),
+    }
 }
 
 fn parse(text: &str) -> Result<Config, String> {

@@ -16,6 +16,7 @@ mod equivalence;
 mod fence;
 mod field_shapes;
 mod field_types;
+mod fixtures;
 mod fuzz;
 mod gate;
 mod guard;

@@ -2,9 +2,7 @@
 //! the schemas. `tests/capture-fixtures.sh` says what is in which file.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File};
-use std::io::Read as _;
-use std::path::PathBuf;
+use std::fs;
 use std::process::Command;
 use std::sync::{Arc, LazyLock};
 
@@ -14,35 +12,16 @@ use countersign::debezium::event::{ChangeEvent, Decoded, Operation};
 use countersign::debezium::source::source_id;
 use countersign::debezium::value::Value;
 use countersign::digest::digest;
-use countersign::record::Record;
-use countersign::record_line;
 use countersign::route::Route;
-use flate2::read::GzDecoder;
 
-fn path(file: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(file)
-}
-
-fn records(file: &str) -> Vec<Record> {
-    let mut text = String::new();
-    let mut opened = File::open(path(file)).unwrap();
-    let read = if file.ends_with(".gz") {
-        GzDecoder::new(opened).read_to_string(&mut text)
-    } else {
-        opened.read_to_string(&mut text)
-    };
-    read.unwrap();
-    text.lines().map(|line| record_line::read(line).unwrap()).collect()
-}
+use crate::fixtures::{path, records, schemas};
 
 /// The writers' schemas by the kind of their ids, as a registry would give them.
 static SCHEMAS: LazyLock<HashMap<String, HashMap<u64, Arc<WriterSchema>>>> = LazyLock::new(|| {
-    let text = fs::read_to_string(path("registry.json")).unwrap();
-    let kinds: HashMap<String, HashMap<u64, serde_json::Value>> = serde_json::from_str(&text).unwrap();
     let compiled = |(id, schema): (u64, serde_json::Value)| {
         (id, Arc::new(WriterSchema::compile(&schema.to_string(), &[]).unwrap()))
     };
-    kinds.into_iter().map(|(kind, schemas)| (kind, schemas.into_iter().map(compiled).collect())).collect()
+    schemas().into_iter().map(|(kind, schemas)| (kind, schemas.into_iter().map(compiled).collect())).collect()
 });
 
 fn schema(id: SchemaRef) -> Arc<WriterSchema> {

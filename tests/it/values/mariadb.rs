@@ -7,7 +7,6 @@ use super::{Case, compare, kept, null, parked};
 use crate::database::Engine;
 use crate::world::on;
 
-const POINT: &str = "010100000000000000000012400000000000204a40";
 const EXTENDED: &str = "0101000020e610000000000000000012400000000000204a40";
 
 fn numbers() -> Vec<Case> {

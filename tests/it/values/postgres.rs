@@ -7,8 +7,6 @@ use super::{Case, compare, kept, null, parked};
 use crate::database::Engine;
 use crate::world::on;
 
-const POINT: &str = "010100000000000000000012400000000000204a40";
-
 fn numbers() -> Vec<Case> {
     vec![
         kept("NUMERIC(24,4)", decimal("-73.0512"), "-73.0512"),

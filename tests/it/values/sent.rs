@@ -6,6 +6,9 @@ use serde_json::{Value, json};
 
 use crate::broker::Rec;
 
+/// The point (4.5, 52.25) in well-known binary, in hex.
+pub const POINT: &str = "010100000000000000000012400000000000204a40";
+
 /// A value on the wire and the schema of its field; without a schema for the whole record none.
 pub struct Sent {
     schema: Option<Value>,

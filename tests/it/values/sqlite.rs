@@ -7,8 +7,6 @@ use super::{Case, compare, kept, null, parked};
 use crate::database::Engine;
 use crate::world::on;
 
-const POINT: &str = "010100000000000000000012400000000000204a40";
-
 /// The storage class stands before the value.
 fn cases() -> Vec<Case> {
     vec![
