@@ -1,12 +1,15 @@
 //! A batch: the records of a lane, each with what could be made of it, before any I/O.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::settle::OPERATOR;
 use crate::debezium::avro::{SchemaRef, WriterSchema};
 use crate::debezium::envelope::{DecodeOptions, Decoder, Unread};
 use crate::debezium::event::{Decoded, Fault, SkipReason};
 use crate::digest;
 use crate::message::{Digest, Message, MessageId, inbox_key, synthetic_key};
+use crate::receipt::code;
 use crate::record::Record;
 use crate::route::identify::{Unusable, examine, examine_faulty};
 use crate::route::matching::{select, select_faulty, unrouted};
@@ -72,6 +75,8 @@ impl Unready {
 pub struct Reader {
     decoder: Decoder,
     settings: Arc<ReaderSettings>,
+    /// The topic of the last record that was read as an event.
+    reads: Option<Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -86,7 +91,7 @@ pub struct ReaderSettings {
 
 impl Reader {
     pub fn new(settings: Arc<ReaderSettings>) -> Self {
-        Self { decoder: Decoder::new(settings.decode.clone()), settings }
+        Self { decoder: Decoder::new(settings.decode.clone()), settings, reads: None }
     }
 
     /// What a record is. `generation` tells records of a topic that was made anew from those of its former life.
@@ -95,22 +100,65 @@ impl Reader {
     /// The record cannot be read yet; [`super::intake`] knows what to do then.
     pub(super) fn entry(&mut self, record: &Record, generation: i64) -> Result<Entry, Unready> {
         let settings = Arc::clone(&self.settings);
-        let routes = &settings.routes;
         let decoded = match self.decoder.decode(record) {
             Ok(decoded) => decoded,
             Err(unread) => {
-                let fault = Unready::unless_fault(unread)?;
-                let salvaged = self.decoder.salvage(record);
-                let route = select_faulty(routes, record, salvaged.as_ref());
-                let unusable = match route {
-                    Some(index) => examine_faulty(&routes[index], record, salvaged.as_ref(), fault),
-                    None if settings.park_unrouted => Unusable::unknown(record, fault),
-                    None => return Ok(Entry::Skip(SkipReason::NoRoute)),
+                return match Unready::unless_fault(unread) {
+                    Ok(fault) => Ok(self.undecodable(record, generation, fault)),
+                    // Nobody waits for a schema to find out that no route wants the record.
+                    Err(_) if select_faulty(&settings.routes, record, None).is_none() => {
+                        Ok(self.unrouted(record, generation, SkipReason::NoRoute))
+                    }
+                    Err(unready) => Err(unready),
                 };
-                return Ok(self.faulty(record, generation, route, unusable));
             }
         };
+        let topic = &record.position.topic;
+        if matches!(decoded, Decoded::Event(_)) && self.reads.as_ref().is_none_or(|read| !Arc::ptr_eq(read, topic)) {
+            self.reads = Some(Arc::clone(topic));
+        }
         self.routed(record, generation, decoded, &settings)
+    }
+
+    /// A record that cannot be decoded: what was salvaged of it finds its route and its id, perhaps.
+    pub(super) fn undecodable(&mut self, record: &Record, generation: i64, fault: Fault) -> Entry {
+        let settings = Arc::clone(&self.settings);
+        let salvaged = self.decoder.salvage(record);
+        match select_faulty(&settings.routes, record, salvaged.as_ref()) {
+            Some(index) => {
+                let unusable = examine_faulty(&settings.routes[index], record, salvaged.as_ref(), fault);
+                self.faulty(record, generation, Some(index), unusable)
+            }
+            None if settings.park_unrouted => self.faulty(record, generation, None, Unusable::unknown(record, fault)),
+            None => Entry::Skip(SkipReason::NoRoute),
+        }
+    }
+
+    /// A record that no route takes.
+    fn unrouted(&self, record: &Record, generation: i64, reason: SkipReason) -> Entry {
+        if reason == SkipReason::NoRoute && self.settings.park_unrouted {
+            let fault = Fault::new("no_route", "no route takes this record");
+            return self.faulty(record, generation, None, Unusable::unknown(record, fault));
+        }
+        Entry::Skip(reason)
+    }
+
+    /// Whether other records of the first one's topic can be read: then what hinders the first is its own fault, and
+    /// it must not hold up the rest; else it is the configuration's.
+    pub(super) fn reads_beside(&mut self, records: &VecDeque<Record>, generation: i64) -> bool {
+        let mut records = records.iter();
+        let Some(first) = records.next() else { return false };
+        let topic = &first.position.topic;
+        self.reads.as_ref() == Some(topic)
+            || records.any(|record| {
+                record.position.topic == *topic && matches!(self.entry(record, generation), Ok(Entry::Message { .. }))
+            })
+    }
+
+    /// A record that an operator has given up before anybody could read it.
+    pub(super) fn given_up(&self, record: &Record, generation: i64) -> Entry {
+        let fault = Fault::new(code::SKIPPED_BY_OPERATOR, "skipped by an operator");
+        Entry::Faulty(Box::new(Faulty { class: OPERATOR, ..self.bare(record, generation, fault) }))
     }
 
     /// The answer to [`Unready::Schema`].
@@ -127,12 +175,7 @@ impl Reader {
     ) -> Result<Entry, Unready> {
         let routes = &settings.routes;
         let Some(index) = select(routes, record, &decoded) else {
-            let reason = unrouted(&decoded);
-            if reason == SkipReason::NoRoute && settings.park_unrouted {
-                let fault = Fault::new("no_route", "no route takes this record");
-                return Ok(self.faulty(record, generation, None, Unusable::unknown(record, fault)));
-            }
-            return Ok(Entry::Skip(reason));
+            return Ok(self.unrouted(record, generation, unrouted(&decoded)));
         };
         let route = &routes[index];
         let event = match decoded {

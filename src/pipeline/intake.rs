@@ -8,13 +8,13 @@ use std::time::Duration;
 use tracing::warn;
 
 use super::batch::{Entry, Item, Reader, Unready};
-use super::processor::{Halt, Processor, backoff};
+use super::processor::{Halt, PAUSED_LOOK, Processor, backoff};
 use super::status::LaneState;
 use crate::debezium::avro::{SchemaRef, WriterSchema};
 use crate::debezium::event::Fault;
 use crate::record::Record;
 use crate::registry::{Registry, RegistryError};
-use crate::store::lanes::LaneKey;
+use crate::store::lanes::{LaneKey, SKIP_NEXT};
 
 /// Why a record cannot be read yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,38 +35,101 @@ impl Hindrance {
 
 /// What only somebody else can change is looked at this often.
 const SETUP_LOOK: Duration = Duration::from_secs(5);
+/// However long a registry asks to be left alone, an operator is heard this soon.
+const LONGEST_LOOK: Duration = Duration::from_secs(30);
+
+/// What an operator wants of a lane that waits.
+enum Wish {
+    None,
+    Paused(String),
+    SkipBelow(i64),
+}
 
 impl Processor {
-    /// Reads what can be read from the front of the records; waits while that is none of them.
+    /// Reads what can be read from the front of the records; waits while that is none of them. While it waits it obeys
+    /// `lanes pause` and `lanes skip`, for no transaction comes along that would.
     pub async fn read(&self, reader: &mut Reader, records: &mut VecDeque<Record>) -> Result<Vec<Item>, Halt> {
         let mut failures = 0;
+        let mut told = None;
+        let mut skip_below = None;
         loop {
             let read = tokio::select! {
                 () = self.stop.cancelled() => return Err(Halt::Stopped),
-                read = ready(reader, records, self.lane.generation, self.shared.registry.as_ref()) => read,
+                read = self.ready(reader, records, skip_below) => read,
             };
             let hindrance = match read {
                 Ok(items) => {
-                    if failures > 0 {
+                    if told.is_some() {
                         self.lanes.set(&self.lane_name(), LaneState::Running);
                     }
                     return Ok(items);
                 }
                 Err(hindrance) => hindrance,
             };
-            let (state, wait) = match hindrance {
-                Hindrance::Outage { reason, retry_after } => {
-                    let wait = backoff(failures);
-                    (LaneState::Retrying(reason), retry_after.map_or(wait, |wanted| wanted.max(wait)))
+            let (state, wait) = match self.wish(records).await {
+                Wish::Paused(reason) => (LaneState::Paused(reason), PAUSED_LOOK),
+                Wish::SkipBelow(offset) => {
+                    skip_below = Some(offset);
+                    continue;
                 }
-                Hindrance::Setup(reason) => (LaneState::Stopped(self.placed(reason, records)), SETUP_LOOK),
+                Wish::None => match hindrance {
+                    Hindrance::Outage { reason, retry_after } => {
+                        let wait = backoff(failures);
+                        failures += 1;
+                        (LaneState::Retrying(reason), retry_after.map_or(wait, |wanted| wanted.max(wait)))
+                    }
+                    Hindrance::Setup(reason) => (LaneState::Stopped(self.placed(reason, records)), SETUP_LOOK),
+                },
             };
-            if failures == 0 {
+            if told.as_ref() != Some(&state) {
                 let LaneKey { topic, partition, .. } = &self.lane.key;
-                warn!(%topic, partition, ?state, "the lane waits for a schema");
+                warn!(%topic, partition, ?state, "the lane waits before a record that it cannot read");
+                told = Some(state.clone());
             }
-            failures += 1;
-            self.stand(state, wait).await?;
+            self.stand(state, wait.min(LONGEST_LOOK)).await?;
+        }
+    }
+
+    /// Reads records from the front until one has to wait. An error says why the first of them has to. What stands
+    /// below `skip_below` need not be read: an operator has given it up.
+    async fn ready(
+        &self,
+        reader: &mut Reader,
+        records: &mut VecDeque<Record>,
+        skip_below: Option<i64>,
+    ) -> Result<Vec<Item>, Hindrance> {
+        let generation = self.lane.generation;
+        let registry = self.shared.registry.as_ref();
+        let mut items = Vec::with_capacity(records.len());
+        while let Some(record) = records.front() {
+            let given_up = skip_below.is_some_and(|below| record.position.offset < below);
+            let entry = match reader.entry(record, generation) {
+                Ok(entry) => entry,
+                Err(_) if given_up => reader.given_up(record, generation),
+                // What stands before it need not wait for an answer: only the first one asks.
+                Err(_) if !items.is_empty() => break,
+                Err(Unready::Setup(why)) if reader.reads_beside(records, generation) => {
+                    reader.undecodable(record, generation, Fault::new("undecodable", why))
+                }
+                Err(_) => entry(reader, record, generation, registry).await?,
+            };
+            items.extend(records.pop_front().map(|record| Item { record, entry }));
+        }
+        Ok(items)
+    }
+
+    /// What an operator wants of a lane that cannot read its next record. The row is read without its lock: the
+    /// transaction that carries the skip out stands behind the fence.
+    async fn wish(&self, records: &VecDeque<Record>) -> Wish {
+        let (Some(_), Some(front)) = (&self.lane.tenure, records.front()) else { return Wish::None };
+        // A database that is away is for the transaction to report.
+        let Ok(Some(row)) = self.shared.store.lane(&self.lane.key).await else { return Wish::None };
+        let offset = front.position.offset;
+        match (row.paused, row.skip_to) {
+            (Some(reason), _) => Wish::Paused(reason),
+            (None, Some(SKIP_NEXT)) => Wish::SkipBelow(offset + 1),
+            (None, Some(to)) if to > offset => Wish::SkipBelow(to),
+            (None, Some(_) | None) => Wish::None,
         }
     }
 
@@ -77,25 +140,6 @@ impl Processor {
             Some(_) | None => reason,
         }
     }
-}
-
-/// Reads records from the front until one has to wait. An error says why the first of them has to.
-async fn ready(
-    reader: &mut Reader,
-    records: &mut VecDeque<Record>,
-    generation: i64,
-    registry: Option<&Registry>,
-) -> Result<Vec<Item>, Hindrance> {
-    let mut items = Vec::with_capacity(records.len());
-    while let Some(record) = records.front() {
-        match entry(reader, record, generation, registry).await {
-            Ok(entry) => items.extend(records.pop_front().map(|record| Item { record, entry })),
-            Err(hindrance) if items.is_empty() => return Err(hindrance),
-            // What stands before it need not wait.
-            Err(_) => break,
-        }
-    }
-    Ok(items)
 }
 
 /// What one record is.

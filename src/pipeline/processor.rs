@@ -44,7 +44,7 @@ pub struct Processor {
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// A paused lane looks this often whether it may go on.
-const PAUSED_LOOK: Duration = Duration::from_millis(500);
+pub(super) const PAUSED_LOOK: Duration = Duration::from_millis(500);
 /// So does one that was stopped by something fatal.
 const STOPPED_LOOK: Duration = Duration::from_secs(15);
 /// Failures at one place, with a database that answers, after which the batch is taken apart.
