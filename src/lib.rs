@@ -9,6 +9,7 @@ pub mod debezium;
 pub mod decision;
 pub mod digest;
 pub mod effect;
+pub mod failpoint;
 pub mod gate;
 pub mod http;
 pub mod kafka;

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use crate::debezium::render::hex;
+use crate::failpoint;
 use crate::kafka::Publisher;
 use crate::metrics::Metrics;
 use crate::pipeline::status::{LaneName, Lanes};
@@ -110,11 +111,14 @@ impl Relay {
         if receipts.is_empty() {
             return Ok(false);
         }
+        failpoint::at("before-produce").await?;
         let delivered = self.publisher.publish(&receipts).await;
+        failpoint::at("after-produce").await?;
         if delivered.len() < receipts.len() {
             warn!(?lane, waiting = receipts.len() - delivered.len(), "receipts were not delivered yet");
         }
         self.store.delivered(&delivered).await?;
+        failpoint::at("after-mark").await?;
         self.observe(&receipts, delivered.len());
         Ok(delivered.len() == ROUND)
     }

@@ -21,6 +21,7 @@ use tracing::{debug, error, info, warn};
 use super::client::first_at;
 use super::consumer::StartPolicy;
 use super::partition::{Assigned, PartitionReader, Progress};
+use crate::failpoint;
 
 pub(super) type GroupConsumer = BaseConsumer<GroupContext>;
 
@@ -80,12 +81,14 @@ impl GroupContext {
                 slot.sent = offset;
             }
         }
-        if list.count() > 0
-            && let Err(error) = consumer.commit(&list, CommitMode::Async)
-        {
+        if list.count() == 0 {
+            return;
+        }
+        if let Err(error) = consumer.commit(&list, CommitMode::Async) {
             debug!(%error, "offsets are committed again later");
             self.unsend(&list);
         }
+        failpoint::here("after-store-offset");
     }
 
     fn unsend(&self, list: &TopicPartitionList) {

@@ -13,6 +13,7 @@ use super::marks::valid_marks;
 use super::settle::{OPERATOR, Settled, WAITING, settle};
 use crate::decision::{Outcome, ParkWindow, RecordOutcome, Refusal, RefusalKind};
 use crate::effect::{Delivery, Effect};
+use crate::failpoint;
 use crate::gate::Mark;
 use crate::message::DigestMatch;
 use crate::receipt::code;
@@ -152,6 +153,7 @@ impl Attempt<'_> {
         let marks = valid_marks(self.items, self.marks, self.lane, &row);
         let rows = self.rows(&marks);
         let seen = self.record(&mut tx, &head, &rows).await?;
+        failpoint::at("after-inbox").await?;
         let judgements = judge(self.items, &self.shared.inbox, &marks, seen, token)?;
         let outcomes = match self.apply(&mut tx, &judgements).await? {
             Applied::Outcomes(outcomes) => outcomes,
@@ -160,6 +162,7 @@ impl Attempt<'_> {
                 return Ok(Attempted::NeedsSavepoints);
             }
         };
+        failpoint::at("after-effect").await?;
         let settled = settle(self, &mut tx, &row, &judgements, &outcomes).await?;
         let mut window = ParkWindow::from_stored(row.records_seen, &row.recent_parks);
         let paused = match self.pause(&mut window, &settled) {
@@ -180,7 +183,8 @@ impl Attempt<'_> {
             };
             tx.advance_lane(&self.lane.key, &advance).await?;
         }
-        match tx.commit().await {
+        failpoint::at("before-commit").await?;
+        match commit(tx).await {
             Ok(()) => {}
             Err(error @ StoreError::CommitUnknown(_)) => {
                 let committed = match self.lane.tenure {
@@ -399,6 +403,11 @@ pub(crate) async fn blame(effect: &dyn Effect, tx: &mut Tx, delivery: &Delivery<
     {
         refusal.reason = format!("{place}: {}", refusal.reason);
     }
+}
+
+async fn commit(tx: Tx) -> Result<(), StoreError> {
+    tx.commit().await?;
+    failpoint::at("after-commit").await.map_err(|lost| StoreError::CommitUnknown(Box::new(lost)))
 }
 
 fn needs_undo(outcome: &Outcome) -> bool {

@@ -17,6 +17,7 @@ use super::status::{LaneName, LaneState, Lanes};
 use super::{Observed, Shared};
 use crate::debezium::event::Fault;
 use crate::decision::RecordOutcome;
+use crate::failpoint;
 use crate::gate::{GateAnswer, GateKey, Mark};
 use crate::message::DigestMatch;
 use crate::receipt::code;
@@ -71,6 +72,8 @@ impl Processor {
         // Without an assignment no mark counts and none is left: the inbox is asked.
         let keys = if self.lane.tenure.is_some() { self.claimable(items) } else { Vec::new() };
         let marks = if keys.is_empty() { HashMap::new() } else { self.claim(&keys, token).await };
+        // A claim is nobody's proof: an answer about it that is lost is none that anybody needs.
+        let _ = failpoint::at("after-claim").await;
         let answer = self.pieces(reader, items, next_offset, &marks, &mut done).await;
         if answer.is_err() {
             // What was confirmed is no claim any more; what was not is free for the next owner.
@@ -139,6 +142,7 @@ impl Processor {
                     self.known_next.fetch_max(next, Ordering::Relaxed);
                     self.lanes.set(&self.lane_name(), LaneState::Running);
                     self.shared.gate.confirm(&committed.marks).await;
+                    let _ = failpoint::at("after-confirm").await;
                     self.count(&items[start..end], &committed);
                     if let Some(reason) = &committed.paused {
                         error!(topic = %self.lane.key.topic, partition = self.lane.key.partition, "the lane pauses: {reason}");

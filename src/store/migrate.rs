@@ -2,6 +2,7 @@
 
 use super::meta::{SCHEMA_VERSION, STORE_EPOCH};
 use super::{Dialect, Store, StoreError};
+use crate::failpoint;
 
 /// The schema version that this program writes; it runs with the one before too.
 pub const VERSION: i64 = 1;
@@ -67,6 +68,7 @@ impl Store {
                     Err(StoreError::Answer { code, .. }) if already_there(dialect, &code) => {}
                     other => other?,
                 }
+                failpoint::at("in-migrate").await?;
             }
         }
         tx.set_meta(SCHEMA_VERSION, &VERSION.max(from).to_string()).await?;

@@ -75,6 +75,10 @@ enum Conn {
 /// Waiting for a connection of the pool, or for a new one.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The server ends a transaction that asks nothing for this long. There is only memory to look at between two
+/// statements: whoever takes longer is stopped, or gone without a word, and must not keep its locks from others.
+const BETWEEN_STATEMENTS: Duration = Duration::from_secs(5);
+
 /// An unused connection is closed before the server does it.
 const IDLE: Duration = Duration::from_secs(60);
 
@@ -122,7 +126,8 @@ impl Store {
                 // MySQL has no limit for an idle transaction but that of an idle session.
                 let idle = limit + IDLE.as_secs();
                 let session = format!("{MYSQL_SESSION}, innodb_lock_wait_timeout = {limit}, wait_timeout = {idle}");
-                let mariadb = format!("SET SESSION max_statement_time = {limit}, idle_transaction_timeout = {limit}");
+                let between = limit.min(BETWEEN_STATEMENTS.as_secs());
+                let mariadb = format!("SET SESSION max_statement_time = {limit}, idle_transaction_timeout = {between}");
                 Pools::MySql(
                     MySqlPoolOptions::new()
                         .max_connections(options.pool)
@@ -182,10 +187,11 @@ impl Store {
         match self.dialect() {
             Dialect::Postgres => {
                 let limit = self.transaction_timeout.as_millis();
+                let between = self.transaction_timeout.min(BETWEEN_STATEMENTS).as_millis();
                 // LOCAL settings hold behind a pooler too. tcp_user_timeout lets a vanished peer's locks go.
                 tx.batch(&format!(
                     "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {limit}; \
-                     SET LOCAL lock_timeout = {limit}; SET LOCAL idle_in_transaction_session_timeout = {limit}; \
+                     SET LOCAL lock_timeout = {limit}; SET LOCAL idle_in_transaction_session_timeout = {between}; \
                      SET LOCAL tcp_user_timeout = {limit}"
                 ))
                 .await?;

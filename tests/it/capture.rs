@@ -3,7 +3,8 @@
 use countersign::record_line;
 
 use crate::broker::Rec;
-use crate::command_line::{program, run};
+use crate::command_line::run;
+use crate::daemon::program;
 use crate::database::Engine;
 use crate::payments::CHARGE;
 use crate::world::{World, on};

@@ -1,21 +1,16 @@
 //! The built program: what it prints and how it ends.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::Value;
 
 use crate::broker::Rec;
+use crate::daemon::program;
 use crate::database::Engine;
 use crate::payments::{CHARGE, TABLES, payment};
 use crate::wait::until;
 use crate::world::{World, everywhere, on};
-
-pub fn program() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
-    command.env_remove("RUST_LOG");
-    command
-}
 
 /// The program's answer: exit code, standard output, standard error.
 pub fn run(arguments: &[&str]) -> (i32, String, String) {

@@ -7,7 +7,8 @@ use std::process::Stdio;
 use serde_json::Value;
 
 use crate::broker::Rec;
-use crate::command_line::{program, run};
+use crate::command_line::run;
+use crate::daemon::program;
 use crate::database::Engine;
 use crate::payments::{CHARGE, payment};
 use crate::world::on;

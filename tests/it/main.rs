@@ -10,6 +10,7 @@ mod capture;
 mod check;
 mod command_line;
 mod constraints;
+mod daemon;
 mod database;
 mod edges;
 mod equivalence;

@@ -9,7 +9,8 @@ use countersign::record_line;
 use serde_json::Value;
 
 use crate::broker::Rec;
-use crate::command_line::{program, run};
+use crate::command_line::run;
+use crate::daemon::program;
 use crate::database::Engine;
 use crate::payments::{BOOK, CHARGE, TABLES, payment};
 use crate::wait::{PATIENCE, until};

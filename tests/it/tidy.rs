@@ -21,7 +21,7 @@ const LAYERS: &[(u8, &[&str])] = &[
             "metrics",
         ],
     ),
-    (1, &["store", "gate"]),
+    (1, &["store", "gate", "failpoint"]),
     (2, &["kafka", "effect", "registry"]),
     (3, &["pipeline", "relay", "sweeper", "lookup"]),
     (4, &["config", "http", "supervisor", "check"]),
