@@ -1,6 +1,6 @@
 //! The built program: what it prints and how it ends.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Output;
 
 use serde_json::Value;
@@ -27,15 +27,6 @@ fn done(arguments: &[&str]) -> String {
 
 fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&done(&[arguments, &["--output", "json"]].concat())).unwrap()
-}
-
-impl World {
-    /// The configuration as a file.
-    pub fn file(&self, text: &str) -> PathBuf {
-        let file = self.db.dir.path().join("countersign.toml");
-        std::fs::write(&file, text).unwrap();
-        file
-    }
 }
 
 fn text(path: &Path) -> &str {

@@ -1,6 +1,7 @@
 //! One test's world: a broker, a database and names of its own, and pipelines that run in this process.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -102,6 +103,13 @@ impl World {
             self.db.url,
             rest.replace("TOPIC", topic)
         )
+    }
+
+    /// The configuration as a file.
+    pub fn file(&self, text: &str) -> PathBuf {
+        let file = self.db.dir.path().join("countersign.toml");
+        std::fs::write(&file, text).unwrap();
+        file
     }
 
     /// Starts a pipeline in this process.

@@ -1,0 +1,156 @@
+//! The work that goes on while everything breaks, and the oracle that says whether it came out right.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use countersign::receipt::Receipt;
+
+use crate::broker::Rec;
+use crate::payments::{CHARGE, TABLES, payment};
+use crate::wait::until;
+use crate::world::World;
+
+/// What has to become of a message, whatever happens to the daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Booked,
+    /// The account does not cover it.
+    Rejected,
+    /// Its value is no JSON.
+    Parked,
+}
+
+/// Everything that was sent.
+#[derive(Default)]
+pub struct Business {
+    fates: BTreeMap<String, Fate>,
+    conflicts: usize,
+    records: usize,
+}
+
+pub const PARTITIONS: i32 = 2;
+
+impl Business {
+    pub async fn begin(world: &World) -> Self {
+        world.db.run(TABLES).await;
+        Self::default()
+    }
+
+    /// Parks are rare enough not to be taken for a systemic trouble.
+    pub fn config(gate: &str) -> String {
+        format!("[gate]\nurl = \"{gate}\"\n{CHARGE}")
+    }
+
+    /// Sends so many messages more, with repeats, refusals, poison and other contents under an id among them.
+    pub async fn send(&mut self, world: &World, messages: usize) {
+        let from = self.fates.len();
+        let mut batch = Vec::new();
+        for n in from..from + messages {
+            let (id, on) = (format!("m-{n:05}"), n as i32 % PARTITIONS);
+            let mut put = |record: Rec| batch.push(record.on(on));
+            let fate = match n % 50 {
+                17 => {
+                    put(Rec::new(id.as_str(), "{broken").key("bob"));
+                    Fate::Parked
+                }
+                13 | 36 => {
+                    put(payment(&id, "poor", 1));
+                    Fate::Rejected
+                }
+                _ => {
+                    put(payment(&id, "bob", 1));
+                    Fate::Booked
+                }
+            };
+            if n % 8 == 5 {
+                // As a connector that was killed sends it again.
+                let again = batch.last().unwrap().clone();
+                batch.push(again);
+            }
+            if n % 50 == 41 {
+                batch.push(payment(&id, "bob", 77).on(on));
+                self.conflicts += 1;
+            }
+            self.fates.insert(id, fate);
+        }
+        self.records += batch.len();
+        world.send(&batch).await;
+    }
+
+    fn count(&self, fate: Fate) -> usize {
+        self.fates.values().filter(|known| **known == fate).count()
+    }
+
+    /// What must hold at every moment, in the middle of everything.
+    pub async fn holds(&self, world: &World) {
+        let ledger = world.ledger().await;
+        let distinct: BTreeSet<&String> = ledger.iter().collect();
+        assert_eq!(distinct.len(), ledger.len(), "an effect is there twice");
+        // Each account's balance is what its bookings say: no half of a message is there.
+        assert_eq!(world.balance("bob").await, 100_000 - ledger.len() as i64);
+        for partition in 0..PARTITIONS {
+            if let Some((committed, _)) = world.committed(partition) {
+                let row = world.lane(partition).await.expect("a lane whose offset is committed");
+                assert!(row.next_offset >= committed, "Kafka says {committed}, the lane {}", row.next_offset);
+            }
+        }
+    }
+
+    /// Waits until every message has its outcome.
+    pub async fn finished(&self, world: &World) {
+        let (rows, letters) = (self.fates.len() as i64, (self.count(Fate::Parked) + self.conflicts) as i64);
+        until(&format!("{rows} rows and {letters} dead letters"), || async {
+            let done = world.db.count("FROM countersign_inbox WHERE status IN ('SUCCESS', 'FAILED')").await == rows
+                && world.db.count("FROM countersign_dead_letters").await == letters
+                && self.at_the_end(world).await;
+            done.then_some(())
+        })
+        .await;
+    }
+
+    async fn at_the_end(&self, world: &World) -> bool {
+        let mut next = 0;
+        for partition in 0..PARTITIONS {
+            next += world.lane(partition).await.map_or(0, |row| row.next_offset);
+        }
+        next == self.records as i64
+    }
+
+    /// Nothing lost, nothing twice: ledger, balance, inbox, dead letters and receipts are exactly what was sent.
+    pub async fn proves_right(&self, world: &World) {
+        self.finished(world).await;
+        self.holds(world).await;
+        let mut ledger = world.ledger().await;
+        ledger.sort();
+        let booked = self.fates.iter().filter(|(_, fate)| **fate == Fate::Booked);
+        assert_eq!(ledger, booked.map(|(id, _)| format!("order-{id}")).collect::<Vec<_>>());
+
+        let inbox =
+            world.db.rows("message_id, status, code, version", "FROM countersign_inbox ORDER BY message_id").await;
+        let expected = self.fates.iter().map(|(id, fate)| match fate {
+            Fate::Booked => format!("{id}|SUCCESS|-|1"),
+            Fate::Rejected => format!("{id}|FAILED|INSUFFICIENT_FUNDS|1"),
+            Fate::Parked => format!("{id}|FAILED|undecodable|1"),
+        });
+        assert_eq!(inbox, expected.collect::<Vec<_>>());
+
+        // Delivered at least once, and always the same.
+        let mut receipts: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        let mut conflicts = BTreeSet::new();
+        for receipt in world.pushed().await {
+            let Receipt { receipt_id, message_id, .. } = &receipt;
+            let id = message_id.clone().unwrap_or_default();
+            if receipt.code.as_deref() == Some("CONFLICT") {
+                conflicts.insert(receipt_id.clone());
+            } else {
+                receipts.entry(id).or_default().insert(receipt.to_json());
+            }
+        }
+        assert_eq!(conflicts.len(), self.conflicts, "each conflict has a receipt of its own");
+        assert_eq!(receipts.keys().collect::<Vec<_>>(), self.fates.keys().collect::<Vec<_>>());
+        for (id, texts) in &receipts {
+            assert_eq!(texts.len(), 1, "one terminal receipt, however often delivered: {texts:?}");
+            let status = if self.fates[id] == Fate::Booked { "SUCCESS" } else { "FAILED" };
+            assert!(texts.iter().all(|text| text.contains(status)), "{id}: {texts:?}");
+        }
+    }
+}

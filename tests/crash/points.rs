@@ -1,0 +1,124 @@
+//! Every named point, on every database: die there, lose the answer there, hang there.
+
+use std::time::{Duration, Instant};
+
+use crate::business::Business;
+use crate::daemon::Daemon;
+use crate::wait::until;
+use crate::world::{World, everywhere};
+
+/// Where the daemon can be hit, in the order in which a message passes.
+pub const POINTS: [&str; 10] = [
+    "after-claim",
+    "after-inbox",
+    "after-effect",
+    "before-commit",
+    "after-commit",
+    "after-confirm",
+    "after-store-offset",
+    "before-produce",
+    "after-produce",
+    "after-mark",
+];
+
+/// Points whose answer can be lost; the others ask nobody.
+const ANSWERS: [&str; 7] =
+    ["after-inbox", "after-effect", "before-commit", "after-commit", "before-produce", "after-produce", "after-mark"];
+
+fn redis() -> String {
+    std::env::var("COUNTERSIGN_REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1:16379".to_owned())
+}
+
+pub fn armed(world: &World, gate: &str, points: &str) -> Daemon {
+    Daemon::start_with(world, &Business::config(gate), |command| {
+        command.env("FAILPOINTS", points);
+    })
+}
+
+/// Ends an orderly daemon and looks that it ended well.
+pub fn end(mut daemon: Daemon) {
+    daemon.terminate();
+    assert_eq!(daemon.wait(), Some(0));
+}
+
+/// A daemon without faults finishes what the others left.
+pub async fn finish(world: &World, gate: &str, business: &Business) {
+    let daemon = armed(world, gate, "");
+    business.proves_right(world).await;
+    end(daemon);
+}
+
+async fn dies_everywhere(world: &World, gate: &str) {
+    let mut business = Business::begin(world).await;
+    for (round, point) in POINTS.into_iter().enumerate() {
+        let mut daemon = armed(world, gate, &format!("{point}={}*off->1*return(die)", round % 3));
+        business.send(world, 60).await;
+        let ended = daemon.ended();
+        assert_eq!(ended.code(), None, "it did not die at {point}");
+        business.holds(world).await;
+    }
+    finish(world, gate, &business).await;
+}
+
+#[test]
+fn a_death_at_any_point_loses_and_doubles_nothing() {
+    everywhere(|world| async move { dies_everywhere(&world, "memory").await });
+}
+
+/// Claims of the dead and marks of their commits are in Redis when the next one comes.
+#[test]
+fn a_death_at_any_point_loses_and_doubles_nothing_with_redis() {
+    everywhere(|world| async move { dies_everywhere(&world, &redis()).await });
+}
+
+#[test]
+fn lost_answers_are_looked_up_or_asked_again() {
+    everywhere(|world| async move {
+        let mut business = Business::begin(&world).await;
+        let points: Vec<String> = ANSWERS.iter().map(|point| format!("{point}=10%return(lose)")).collect();
+        let daemon = armed(&world, &redis(), &points.join(";"));
+        for _ in 0..8 {
+            business.send(&world, 100).await;
+            business.holds(&world).await;
+        }
+        business.proves_right(&world).await;
+        end(daemon);
+        // Every one of them once more as the first thing that happens.
+        for point in ANSWERS {
+            let daemon = armed(&world, "off", &format!("{point}=1*return(lose)"));
+            business.send(&world, 10).await;
+            business.finished(&world).await;
+            end(daemon);
+        }
+        finish(&world, "off", &business).await;
+    });
+}
+
+/// A lane that hangs in its transaction keeps its member in the group: the others go on, the database takes its locks
+/// back, and neither the end nor the next daemon waits for it.
+#[test]
+fn a_lane_that_hangs_holds_up_no_other_and_no_end() {
+    everywhere(|world| async move {
+        let mut business = Business::begin(&world).await;
+        let daemon = armed(&world, "memory", "after-claim=1*return(hang)");
+        business.send(&world, 60).await;
+        until("the other lane at its end", || async {
+            let done = world
+                .db
+                .count("FROM countersign_inbox WHERE kafka_partition = 0")
+                .await
+                .max(world.db.count("FROM countersign_inbox WHERE kafka_partition = 1").await);
+            (done >= 30).then_some(())
+        })
+        .await;
+        let began = Instant::now();
+        end(daemon);
+        assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+        let mut hangs = armed(&world, "memory", "after-effect=1*return(hang)");
+        business.send(&world, 20).await;
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        hangs.kill();
+        business.holds(&world).await;
+        finish(&world, "memory", &business).await;
+    });
+}
