@@ -30,11 +30,14 @@ fi
 
 step "format and lints"
 cargo fmt --check
-cargo clippy --locked --all-targets -- -D warnings
+cargo clippy --locked --all-targets --features failpoints -- -D warnings
 
 step "unit tests and the quick suite"
 cargo test --locked --lib --bins --examples
 cargo test --locked --test it
+
+step "the crash suite"
+cargo test --locked --features failpoints --test crash
 
 step "the demo"
 summary=$(cargo run --locked --quiet -- demo --output json --dir "$(mktemp -d)")

@@ -35,17 +35,11 @@ pub fn armed(world: &World, gate: &str, points: &str) -> Daemon {
     })
 }
 
-/// Ends an orderly daemon and looks that it ended well.
-pub fn end(mut daemon: Daemon) {
-    daemon.terminate();
-    assert_eq!(daemon.wait(), Some(0));
-}
-
 /// A daemon without faults finishes what the others left.
 pub async fn finish(world: &World, gate: &str, business: &Business) {
     let daemon = armed(world, gate, "");
     business.proves_right(world).await;
-    end(daemon);
+    daemon.end();
 }
 
 async fn dies_everywhere(world: &World, gate: &str) {
@@ -82,13 +76,13 @@ fn lost_answers_are_looked_up_or_asked_again() {
             business.holds(&world).await;
         }
         business.proves_right(&world).await;
-        end(daemon);
+        daemon.end();
         // Every one of them once more as the first thing that happens.
         for point in ANSWERS {
             let daemon = armed(&world, "off", &format!("{point}=1*return(lose)"));
             business.send(&world, 10).await;
             business.finished(&world).await;
-            end(daemon);
+            daemon.end();
         }
         finish(&world, "off", &business).await;
     });
@@ -112,7 +106,7 @@ fn a_lane_that_hangs_holds_up_no_other_and_no_end() {
         })
         .await;
         let began = Instant::now();
-        end(daemon);
+        daemon.end();
         assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
         let mut hangs = armed(&world, "memory", "after-effect=1*return(hang)");
         business.send(&world, 20).await;

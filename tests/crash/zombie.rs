@@ -3,7 +3,7 @@
 use crate::business::Business;
 use crate::daemon::Daemon;
 use crate::database::Engine;
-use crate::points::{armed, end, finish};
+use crate::points::{armed, finish};
 use crate::wait::until;
 use crate::world::on;
 
@@ -15,7 +15,7 @@ const SHARED: [Engine; 2] = [Engine::Postgres, Engine::MariaDb];
 const ASLEEP: [&str; 5] = ["after-claim", "after-effect", "after-commit", "after-store-offset", "after-produce"];
 
 async fn asleep(daemon: &Daemon) {
-    let status = format!("/proc/{}/stat", daemon.0.id());
+    let status = format!("/proc/{}/stat", daemon.child.id());
     until("a daemon that is stopped", || async {
         let stat = std::fs::read_to_string(&status).unwrap();
         // The state stands behind the name in parentheses.
@@ -40,8 +40,8 @@ fn a_zombie_that_wakes_up_changes_nothing() {
             business.send(&world, 60).await;
             business.finished(&world).await;
             business.holds(&world).await;
-            end(zombie);
-            end(other);
+            zombie.end();
+            other.end();
         }
         finish(&world, "memory", &business).await;
     });
@@ -65,7 +65,7 @@ fn a_zombie_among_others_at_work_changes_nothing() {
         }
         zombie.signal("CONT");
         business.proves_right(&world).await;
-        end(zombie);
-        others.into_iter().for_each(end);
+        zombie.end();
+        others.into_iter().for_each(Daemon::end);
     });
 }

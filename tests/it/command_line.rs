@@ -10,7 +10,7 @@ use crate::daemon::program;
 use crate::database::Engine;
 use crate::payments::{CHARGE, TABLES, payment};
 use crate::wait::until;
-use crate::world::{World, everywhere, on};
+use crate::world::{everywhere, on};
 
 /// The program's answer: exit code, standard output, standard error.
 pub fn run(arguments: &[&str]) -> (i32, String, String) {

@@ -1,6 +1,7 @@
 //! `countersign run` as a child of the test; the broker stays with the test.
 
-use std::path::Path;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,10 @@ pub fn program() -> Command {
     command
 }
 
-pub struct Daemon(pub Child);
+pub struct Daemon {
+    pub child: Child,
+    log: PathBuf,
+}
 
 impl Daemon {
     pub fn start(world: &World, rest: &str) -> Self {
@@ -26,18 +30,20 @@ impl Daemon {
         let config = world.config(&format!("[http]\nlisten = \"127.0.0.1:{}\"\n{rest}", free_port()));
         // Small enough for the drain time, which the short session of these tests leaves at 2.4 s.
         let file = world.file(&config.replace("[store]\n", "[store]\nbatch = 100\n"));
+        Self::run(world, &file, change)
+    }
+
+    pub fn run(world: &World, file: &Path, change: impl FnOnce(&mut Command)) -> Self {
         let mut command = program();
-        command.args(["run", "-c", file.to_str().unwrap()]).stdout(Stdio::null()).stderr(log(&world
-            .db
-            .dir
-            .path()
-            .join("log")));
+        let log = world.db.dir.path().join("log");
+        let appended = File::options().create(true).append(true).open(&log).unwrap();
+        command.args(["run", "-c", file.to_str().unwrap()]).stdout(Stdio::null()).stderr(appended);
         change(&mut command);
-        Self(command.spawn().unwrap())
+        Self { child: command.spawn().unwrap(), log }
     }
 
     pub fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([&format!("-{name}"), &self.0.id().to_string()]).status().unwrap();
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
     }
 
@@ -48,11 +54,11 @@ impl Daemon {
     /// Waits for its end.
     pub fn ended(&mut self) -> ExitStatus {
         let deadline = Instant::now() + PATIENCE;
-        while self.0.try_wait().unwrap().is_none() {
+        while self.child.try_wait().unwrap().is_none() {
             assert!(Instant::now() < deadline, "the daemon does not end");
             std::thread::sleep(Duration::from_millis(10));
         }
-        self.0.wait().unwrap()
+        self.child.wait().unwrap()
     }
 
     /// Its exit code; None if a signal ended it.
@@ -60,19 +66,29 @@ impl Daemon {
         self.ended().code()
     }
 
+    /// Asks it to end and looks that it does so in order.
+    pub fn end(mut self) {
+        self.terminate();
+        let code = self.wait();
+        assert_eq!(code, Some(0), "{}", self.last_words());
+    }
+
+    /// The end of its log, which it may share with others.
+    pub fn last_words(&self) -> String {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(30)..].join("\n")
+    }
+
     pub fn kill(&mut self) {
-        self.0.kill().unwrap();
+        self.child.kill().unwrap();
         assert_eq!(self.wait(), None, "it was killed, it did not end by itself");
     }
 }
 
-fn log(path: &Path) -> std::fs::File {
-    std::fs::File::options().create(true).append(true).open(path).unwrap()
-}
-
 impl Drop for Daemon {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }

@@ -86,19 +86,6 @@ impl Database {
         tx.commit().await.unwrap();
     }
 
-    /// The tables that `migrate` made, by name.
-    pub async fn countersign_tables(&self) -> Vec<String> {
-        let from = match self.engine {
-            Engine::Postgres => "FROM information_schema.tables WHERE table_schema = current_schema()",
-            Engine::MariaDb => "FROM information_schema.tables WHERE table_schema = DATABASE()",
-            Engine::Sqlite => "FROM (SELECT name AS table_name FROM sqlite_master WHERE type = 'table') AS tables",
-        };
-        let mut tables = self.rows("table_name", from).await;
-        tables.retain(|table| table.starts_with("countersign_"));
-        tables.sort();
-        tables
-    }
-
     /// The columns of each row as text with `|` between them; a null is `-`.
     pub async fn rows(&self, columns: &str, from: &str) -> Vec<String> {
         let text = if self.engine == Engine::MariaDb { "CHAR" } else { "text" };

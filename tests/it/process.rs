@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use crate::broker::Rec;
-use crate::daemon::{Daemon, program};
+use crate::daemon::Daemon;
 use crate::payments::{CHARGE, TABLES, payment};
 use crate::wait::until;
 use crate::world::{World, everywhere, free_port};
@@ -32,12 +32,11 @@ async fn once_each(world: &World, count: usize) {
 fn sigterm_ends_it_soon_with_exit_0_and_its_offsets_committed() {
     everywhere(|world| async move {
         world.db.run(TABLES).await;
-        let mut process = Daemon::start(&world, CHARGE);
+        let process = Daemon::start(&world, CHARGE);
         world.send(&payments(0..100)).await;
         once_each(&world, 100).await;
         let began = Instant::now();
-        process.terminate();
-        assert_eq!(process.wait(), Some(0));
+        process.end();
         assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
         for partition in [0, 1] {
             let next = world.lane(partition).await.unwrap().next_offset;
@@ -45,18 +44,16 @@ fn sigterm_ends_it_soon_with_exit_0_and_its_offsets_committed() {
             assert_eq!(next, 50);
         }
         // In mid-stream too: what was committed to the database is committed to Kafka.
-        let mut process = Daemon::start(&world, CHARGE);
+        let process = Daemon::start(&world, CHARGE);
         world.send(&payments(100..3000)).await;
         until("some of them", || async { (world.ledger().await.len() > 150).then_some(()) }).await;
-        process.terminate();
-        assert_eq!(process.wait(), Some(0));
+        process.end();
         for partition in [0, 1] {
             assert_eq!(world.committed(partition).unwrap().0, world.lane(partition).await.unwrap().next_offset);
         }
-        let mut process = Daemon::start(&world, CHARGE);
+        let process = Daemon::start(&world, CHARGE);
         once_each(&world, 3000).await;
-        process.terminate();
-        assert_eq!(process.wait(), Some(0));
+        process.end();
     });
 }
 
@@ -74,25 +71,21 @@ fn killed_in_mid_stream_and_started_again_it_ends_with_the_right_ledger_and_rece
             until("some of them", || async { (world.ledger().await.len() > enough).then_some(()) }).await;
             process.kill();
         }
-        let mut process = Daemon::start(&world, &small);
+        let process = Daemon::start(&world, &small);
         once_each(&world, sent).await;
-        process.terminate();
-        assert_eq!(process.wait(), Some(0));
+        process.end();
     });
 }
 
 #[test]
 fn before_the_broker_is_there_it_waits_and_ends_when_asked() {
     crate::world::on(&[crate::database::Engine::Sqlite], |world| async move {
-        let mut command = program();
         let config = world.config(&format!("[http]\nlisten = \"127.0.0.1:{}\"\n{CHARGE}", free_port()));
         let file = world.file(&config.replace(&world.broker.address(), "127.0.0.1:1"));
-        command.args(["run", "-c", file.to_str().unwrap()]).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut process = Daemon(command.spawn().unwrap());
+        let process = Daemon::run(&world, &file, |_| {});
         tokio::time::sleep(Duration::from_millis(700)).await;
         let began = Instant::now();
-        process.terminate();
-        assert_eq!(process.wait(), Some(0));
+        process.end();
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     });
 }
@@ -101,15 +94,13 @@ fn before_the_broker_is_there_it_waits_and_ends_when_asked() {
 fn a_reader_of_its_log_that_goes_away_stops_neither_the_work_nor_the_end() {
     crate::world::on(&[crate::database::Engine::Sqlite], |world| async move {
         world.db.run(TABLES).await;
-        let mut command = program();
-        let file = world.file(&world.config(&format!("[http]\nlisten = \"127.0.0.1:{}\"\n{CHARGE}", free_port())));
-        command.args(["run", "-c", file.to_str().unwrap()]).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut process = Daemon(command.spawn().unwrap());
+        let mut process = Daemon::start_with(&world, CHARGE, |command| {
+            command.stderr(Stdio::piped());
+        });
         // Every line from here on is written to a pipe that nobody holds any more.
-        drop(process.0.stderr.take());
+        drop(process.child.stderr.take());
         world.send(&payments(0..4)).await;
         once_each(&world, 4).await;
-        process.terminate();
-        assert_eq!(process.wait(), Some(0));
+        process.end();
     });
 }

@@ -107,7 +107,9 @@ impl World {
 
     /// The configuration as a file.
     pub fn file(&self, text: &str) -> PathBuf {
-        let file = self.db.dir.path().join("countersign.toml");
+        // A name of its own: the last one may still be about to be read.
+        static FILES: AtomicU32 = AtomicU32::new(0);
+        let file = self.db.dir.path().join(format!("{}.toml", FILES.fetch_add(1, Ordering::Relaxed)));
         std::fs::write(&file, text).unwrap();
         file
     }
