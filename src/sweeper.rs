@@ -51,7 +51,8 @@ impl Sweeper {
 
     /// Tries every message whose time has come; the answer is how many there were.
     pub async fn round(&self) -> Result<usize, StoreError> {
-        let due = self.shared.store.due_waiting(&self.shared.pipeline, ROUND).await?;
+        let due =
+            self.shared.store.due_waiting(&self.shared.pipeline, self.shared.by_key.contains(&true), ROUND).await?;
         let mut reader = Reader::new(Arc::clone(&self.shared.reader));
         for waiting in &due {
             if let Err(error) = self.try_once(&mut reader, waiting).await {

@@ -135,6 +135,7 @@ impl Pipeline {
             registry: open_registry(&config)?,
             effects,
             inbox: config.routes.iter().map(keeps_inbox).collect(),
+            by_key: config.routes.iter().map(|route| route.order == config::Order::Key).collect(),
             options: pipeline_options(&config),
             metrics,
             turns: Turns::default(),

@@ -245,13 +245,13 @@ pub struct RouteConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
+    /// One after the other. A message that is set aside (`retry`) is overtaken by what comes behind it.
     #[default]
     Partition,
-    /// Not available in this version: the file may not say so.
-    #[serde(skip_deserializing)]
+    /// Messages of one record key one after the other: what comes behind one that is set aside waits for it, and one
+    /// that fails again and again is set aside instead of holding up the other keys. Records without a key have no order.
     Key,
-    /// Not available in this version: the file may not say so.
-    #[serde(skip_deserializing)]
+    /// No order is asked for.
     None,
 }
 

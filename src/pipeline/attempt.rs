@@ -10,6 +10,7 @@ use super::Shared;
 use super::batch::{Entry, Item};
 use super::judge::{Judgement, judge};
 use super::marks::valid_marks;
+use super::queue::{self, Queues};
 use super::settle::{OPERATOR, Settled, WAITING, settle};
 use crate::decision::{Outcome, ParkWindow, RecordOutcome, Refusal, RefusalKind};
 use crate::effect::{Delivery, Effect};
@@ -63,6 +64,8 @@ pub struct Attempt<'a> {
     pub alone: bool,
     /// Confirmed marks of the gate, by inbox key.
     pub marks: &'a HashMap<Vec<u8>, Mark>,
+    /// Why the messages are to be set aside untried.
+    pub aside: Option<&'a str>,
 }
 
 /// How it went, if nothing failed.
@@ -155,7 +158,8 @@ impl Attempt<'_> {
         let seen = self.record(&mut tx, &head, &rows).await?;
         failpoint::at("after-inbox").await?;
         let judgements = judge(self.items, &self.shared.inbox, &marks, seen, token)?;
-        let outcomes = match self.apply(&mut tx, &judgements).await? {
+        let queues = self.queues(&mut tx, &judgements).await?;
+        let outcomes = match self.apply(&mut tx, &judgements, queues).await? {
             Applied::Outcomes(outcomes) => outcomes,
             Applied::NeedsSavepoints => {
                 tx.rollback().await;
@@ -277,14 +281,29 @@ impl Attempt<'_> {
         })
     }
 
-    async fn apply(&self, tx: &mut Tx, judgements: &[Judgement<'_>]) -> Result<Applied, Failure> {
+    async fn apply(&self, tx: &mut Tx, judgements: &[Judgement<'_>], mut queues: Queues) -> Result<Applied, Failure> {
         let mut outcomes = HashMap::with_capacity(judgements.len());
-        let mut due = judgements.iter().enumerate().filter_map(|(index, judgement)| match judgement {
+        let mut held = Vec::new();
+        let due = judgements.iter().enumerate().filter_map(|(index, judgement)| match judgement {
             Judgement::First { message, .. } | Judgement::Unrecorded { message } => {
-                Some((index, Delivery { message, record: &self.items[index].record }))
+                let delivery = Delivery { message, record: &self.items[index].record };
+                match self
+                    .aside
+                    .map(|why| queue::waits("transient", why))
+                    .or_else(|| queues.behind(self.order_key(&delivery)))
+                {
+                    Some(outcome) => {
+                        held.push((index, outcome));
+                        None
+                    }
+                    None => Some((index, delivery)),
+                }
             }
             Judgement::Skip(_) | Judgement::Park(_) | Judgement::Duplicate { .. } | Judgement::Conflict(_) => None,
         });
+        let due: Vec<_> = due.collect();
+        let mut due = due.into_iter();
+        outcomes.extend(held);
         let mut next = due.next();
         while let Some((first, delivery)) = next.take() {
             let route = delivery.message.route;
@@ -297,7 +316,7 @@ impl Attempt<'_> {
                 indices.push(index);
                 run.push(delivery);
             }
-            match self.apply_run(tx, route, &indices, &run).await? {
+            match self.apply_run(tx, route, (&indices, &run), &mut queues).await? {
                 Some(done) => outcomes.extend(indices.into_iter().zip(done)),
                 None => return Ok(Applied::NeedsSavepoints),
             }
@@ -310,24 +329,32 @@ impl Attempt<'_> {
         &self,
         tx: &mut Tx,
         route: usize,
-        indices: &[usize],
-        run: &[Delivery<'_>],
+        (indices, run): (&[usize], &[Delivery<'_>]),
+        queues: &mut Queues,
     ) -> Result<Option<Vec<Outcome>>, Failure> {
         let effect = &self.shared.effects[route];
         if self.mode == Mode::Plain
             && let Some(done) = effect.apply_all(tx, run).await
         {
             let outcomes = done?;
-            return Ok((!outcomes.iter().any(needs_undo)).then_some(outcomes));
+            // Whether a message waits is known only now, and what stands behind it was applied.
+            let overtaken = |outcome: &Outcome| self.shared.by_key[route] && is_retry(outcome);
+            return Ok((!outcomes.iter().any(|outcome| needs_undo(outcome) || overtaken(outcome))).then_some(outcomes));
         }
         let mut outcomes = Vec::with_capacity(run.len());
         for (index, delivery) in indices.iter().zip(run) {
             let at = |error| Failure { at: Some(*index), error };
+            let order_key = self.order_key(delivery);
+            if let Some(waits) = queues.behind(order_key) {
+                outcomes.push(waits);
+                continue;
+            }
             if self.mode == Mode::Plain {
                 let outcome = effect.apply(tx, delivery).await.map_err(at)?;
                 if needs_undo(&outcome) {
                     return Ok(None);
                 }
+                queues.note(order_key, &outcome);
                 outcomes.push(outcome);
                 continue;
             }
@@ -341,6 +368,7 @@ impl Attempt<'_> {
                     Err(error) => match effect.violated(&error) {
                         Some(outcome) => {
                             tx.rollback_to(SAVEPOINT).await?;
+                            queues.note(order_key, &outcome);
                             outcomes.push(outcome);
                             continue;
                         }
@@ -361,6 +389,7 @@ impl Attempt<'_> {
             } else {
                 tx.release_savepoint(SAVEPOINT).await?;
             }
+            queues.note(order_key, &outcome);
             outcomes.push(outcome);
         }
         Ok(Some(outcomes))
@@ -408,6 +437,10 @@ pub(crate) async fn blame(effect: &dyn Effect, tx: &mut Tx, delivery: &Delivery<
 async fn commit(tx: Tx) -> Result<(), StoreError> {
     tx.commit().await?;
     failpoint::at("after-commit").await.map_err(|lost| StoreError::CommitUnknown(Box::new(lost)))
+}
+
+fn is_retry(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Refused(Refusal { kind: RefusalKind::Retry, .. }))
 }
 
 fn needs_undo(outcome: &Outcome) -> bool {

@@ -9,6 +9,7 @@ pub mod lane;
 mod look_up;
 mod marks;
 pub mod processor;
+mod queue;
 pub mod replay;
 pub(crate) mod settle;
 pub mod status;
@@ -44,6 +45,8 @@ pub struct Shared {
     pub effects: Vec<Arc<dyn Effect>>,
     /// By route: false gives up the dedup row and the receipts.
     pub inbox: Vec<bool>,
+    /// By route: only messages of one record key keep their order.
+    pub by_key: Vec<bool>,
     pub options: PipelineOptions,
     pub metrics: Metrics,
     pub turns: Turns,

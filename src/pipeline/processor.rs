@@ -21,6 +21,8 @@ use crate::failpoint;
 use crate::gate::{GateAnswer, GateKey, Mark};
 use crate::message::DigestMatch;
 use crate::receipt::code;
+use crate::store::lanes::LaneKey;
+use crate::store::queues::QueuePlace;
 use crate::store::{Meaning, StoreError};
 
 /// Why a lane does not go on with a batch.
@@ -51,11 +53,22 @@ const STOPPED_LOOK: Duration = Duration::from_secs(15);
 /// Failures at one place, with a database that answers, after which the batch is taken apart.
 const STUBBORN: u32 = 3;
 
+/// Messages of a partition that may wait outside their lane.
+const MOST_WAITING: i64 = 1000;
+
 /// A part of the batch that is to be run.
 struct Piece {
     range: Range<usize>,
     mode: Mode,
     failures: u32,
+    /// Why its one message is set aside untried.
+    aside: Option<String>,
+}
+
+impl Piece {
+    fn new(range: Range<usize>, mode: Mode) -> Self {
+        Self { range, mode, failures: 0, aside: None }
+    }
 }
 
 impl Processor {
@@ -114,7 +127,7 @@ impl Processor {
         marks: &HashMap<Vec<u8>, Mark>,
         done: &mut impl FnMut(i64, &Committed),
     ) -> Result<(), Halt> {
-        let mut todo = vec![Piece { range: 0..items.len(), mode: Mode::Plain, failures: 0 }];
+        let mut todo = vec![Piece::new(0..items.len(), Mode::Plain)];
         while let Some(piece) = todo.pop() {
             if self.stop.is_cancelled() {
                 return Err(Halt::Stopped);
@@ -134,6 +147,7 @@ impl Processor {
                 mode: piece.mode,
                 alone: turn.is_some(),
                 marks,
+                aside: piece.aside.as_deref(),
             };
             let attempted = attempt.run().await;
             drop(turn);
@@ -154,8 +168,8 @@ impl Processor {
                 }
                 Ok(Attempted::NeedsSavepoints) => push_chunks(&mut todo, start..end),
                 Ok(Attempted::CutAt(at)) => {
-                    todo.push(Piece { range: start + at..end, mode: piece.mode, failures: 0 });
-                    todo.push(Piece { range: start..start + at, mode: piece.mode, failures: 0 });
+                    todo.push(Piece::new(start + at..end, piece.mode));
+                    todo.push(Piece::new(start..start + at, piece.mode));
                 }
                 Ok(Attempted::Fenced) => return Err(Halt::Fenced),
                 Ok(Attempted::Paused(reason)) => {
@@ -167,9 +181,9 @@ impl Processor {
                     // By itself: what stands behind it may be refused still, and this is to be done with.
                     let at = start + items[start..end].partition_point(|item| item.record.position.offset < to);
                     if at < end {
-                        todo.push(Piece { range: at..end, mode: piece.mode, failures: 0 });
+                        todo.push(Piece::new(at..end, piece.mode));
                     }
-                    todo.push(Piece { range: start..at, mode: piece.mode, failures: 0 });
+                    todo.push(Piece::new(start..at, piece.mode));
                 }
                 Err(failure) => self.failed(reader, items, piece, failure, &mut todo).await?,
             }
@@ -208,8 +222,19 @@ impl Processor {
                     self.shared.turns.deadlocked();
                 }
                 let stubborn = piece.failures >= STUBBORN && matches!(error, StoreError::Answer { .. });
-                if stubborn && length > 1 && self.shared.store.ping().await.is_ok() {
-                    push_halves(todo, &piece);
+                let lasting = stubborn && self.shared.store.ping().await.is_ok();
+                if lasting && length > 1 {
+                    match at {
+                        Some(at) => push_around(todo, &piece, at),
+                        None => push_halves(todo, &piece),
+                    }
+                    return Ok(());
+                }
+                if lasting && self.may_be_set_aside(&items[piece.range.start]).await {
+                    let item = &items[piece.range.start];
+                    warn!(position = %item.record.position, %error, "set aside: it fails again and again, and other keys need not wait");
+                    piece.aside = Some(error.for_people());
+                    todo.push(piece);
                     return Ok(());
                 }
                 let what = match (length, stubborn) {
@@ -254,6 +279,15 @@ impl Processor {
             }
         }
         Ok(())
+    }
+
+    /// Whether a message that fails by itself may wait outside the lane, with those of its key behind it. Many that do
+    /// are no trouble of their own: then the lane waits.
+    async fn may_be_set_aside(&self, item: &Item) -> bool {
+        let LaneKey { pipeline, topic, partition } = &self.lane.key;
+        let place = QueuePlace { pipeline, topic, partition: *partition };
+        matches!(&item.entry, Entry::Message { message, .. } if self.shared.by_key[message.route])
+            && self.shared.store.count_waiting(place).await.is_ok_and(|waiting| waiting < MOST_WAITING)
     }
 
     fn retry(&self, error: &StoreError, class: &str) {
@@ -352,15 +386,26 @@ fn push_chunks(todo: &mut Vec<Piece>, range: Range<usize>) {
     let starts: Vec<usize> = range.clone().step_by(MAX_SAVEPOINTS).collect();
     for start in starts.into_iter().rev() {
         let end = (start + MAX_SAVEPOINTS).min(range.end);
-        todo.push(Piece { range: start..end, mode: Mode::Savepoints, failures: 0 });
+        todo.push(Piece::new(start..end, Mode::Savepoints));
+    }
+}
+
+/// The one that fails by itself, and what stands before and behind it.
+fn push_around(todo: &mut Vec<Piece>, piece: &Piece, at: usize) {
+    let Range { start, end } = piece.range;
+    let at = start + at;
+    for range in [at + 1..end, at..at + 1, start..at] {
+        if !range.is_empty() {
+            todo.push(Piece::new(range, piece.mode));
+        }
     }
 }
 
 fn push_halves(todo: &mut Vec<Piece>, piece: &Piece) {
     let Range { start, end } = piece.range;
     let middle = start + piece.range.len() / 2;
-    todo.push(Piece { range: middle..end, mode: piece.mode, failures: 0 });
-    todo.push(Piece { range: start..middle, mode: piece.mode, failures: 0 });
+    todo.push(Piece::new(middle..end, piece.mode));
+    todo.push(Piece::new(start..middle, piece.mode));
 }
 
 /// Exponential with full jitter, so that lanes do not come back all at once.
@@ -379,6 +424,12 @@ mod tests {
         push_chunks(&mut todo, 0..130);
         let halves = todo.pop().unwrap();
         push_halves(&mut todo, &halves);
+        let around = todo.pop().unwrap();
+        push_around(&mut todo, &around, 7);
+        for end in [0, around.range.len() - 1] {
+            let piece = todo.pop().unwrap();
+            push_around(&mut todo, &piece, end.min(piece.range.len() - 1));
+        }
         let mut order = Vec::new();
         while let Some(piece) = todo.pop() {
             assert!(piece.range.len() <= MAX_SAVEPOINTS);

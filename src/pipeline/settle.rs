@@ -8,6 +8,7 @@ use super::Shared;
 use super::attempt::{Attempt, Recorded};
 use super::batch::{Entry, Faulty, Item};
 use super::judge::{Conflict, Judgement};
+use super::queue::order_key;
 use crate::debezium::event::SkipReason;
 use crate::decision::{Outcome, RecordOutcome, RefusalKind};
 use crate::gate::{GateKey, Mark};
@@ -227,6 +228,10 @@ impl<'a, 't> Desk<'a, 't> {
         let record = record_line::write(&subject.item.record).into_bytes();
         let delay = self.shared.options.retry.delay_after(self.attempts).as_millis() as i64;
         self.tx.set_aside(subject.key, (why.code, why.reason), record, self.attempts, (self.now, delay)).await?;
+        let queue = subject.route.and_then(|route| order_key(self.shared, route, &subject.item.record));
+        if let Some(order_key) = queue {
+            self.tx.enqueue(subject.key, order_key).await?;
+        }
         if self.attempts == 1 {
             let waiting = Why { code: code::WAITING, reason: why.reason };
             self.tell(subject, ReceiptStatus::Processing, Some(waiting), ReceiptKind::Processing { version: 1 });

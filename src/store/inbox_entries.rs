@@ -2,6 +2,7 @@
 
 use super::inbox::Status;
 use super::meta::time_text;
+use super::queues::HEADS;
 use super::{Bind, Dialect, Sql, Store, StoreError, StoreRow, Tx};
 
 /// A whole inbox row, for people and for receipts.
@@ -127,7 +128,8 @@ impl Store {
     }
 
     /// Messages set aside whose time has come, the oldest first.
-    pub async fn due_waiting(&self, pipeline: &str, limit: i64) -> Result<Vec<Waiting>, StoreError> {
+    /// With `queues` only those that stand first in the queue of their key; the tables of version 1 have none.
+    pub async fn due_waiting(&self, pipeline: &str, queues: bool, limit: i64) -> Result<Vec<Waiting>, StoreError> {
         let dialect = self.dialect();
         let (int, now) = match dialect {
             Dialect::Postgres => ("bigint", "now()"),
@@ -135,10 +137,12 @@ impl Store {
             Dialect::Sqlite => ("INTEGER", "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"),
         };
         let sql = format!(
-            "SELECT inbox_key, waiting_record, CAST(attempts AS {int}), attempt_token, {} FROM countersign_inbox \
-             WHERE pipeline = {} AND status = 'WAITING' AND next_try_at <= {now} ORDER BY next_try_at LIMIT {limit}",
+            "SELECT inbox_key, waiting_record, CAST(attempts AS {int}), attempt_token, {} FROM countersign_inbox w \
+             WHERE pipeline = {} AND status = 'WAITING' AND next_try_at <= {now} AND {} \
+             ORDER BY next_try_at LIMIT {limit}",
             time_text(dialect, "received_at"),
             dialect.placeholder(0),
+            if queues { HEADS } else { "TRUE" },
         );
         let rows = self.read(&sql, vec![Bind::text(pipeline)]).await?;
         rows.iter()

@@ -5,7 +5,7 @@ use super::{Dialect, Store, StoreError};
 use crate::failpoint;
 
 /// The schema version that this program writes; it runs with the one before too.
-pub const VERSION: i64 = 1;
+pub const VERSION: i64 = 2;
 
 /// One step: its version and its statements.
 struct Step {
@@ -15,12 +15,20 @@ struct Step {
     sqlite: &'static str,
 }
 
-const STEPS: &[Step] = &[Step {
-    version: 1,
-    postgres: include_str!("../../schemas/postgres/0001_tables.sql"),
-    mysql: include_str!("../../schemas/mysql/0001_tables.sql"),
-    sqlite: include_str!("../../schemas/sqlite/0001_tables.sql"),
-}];
+const STEPS: &[Step] = &[
+    Step {
+        version: 1,
+        postgres: include_str!("../../schemas/postgres/0001_tables.sql"),
+        mysql: include_str!("../../schemas/mysql/0001_tables.sql"),
+        sqlite: include_str!("../../schemas/sqlite/0001_tables.sql"),
+    },
+    Step {
+        version: 2,
+        postgres: include_str!("../../schemas/postgres/0002_queues.sql"),
+        mysql: include_str!("../../schemas/mysql/0002_queues.sql"),
+        sqlite: include_str!("../../schemas/sqlite/0002_queues.sql"),
+    },
+];
 
 impl Step {
     fn sql(&self, dialect: Dialect) -> &'static str {
@@ -98,10 +106,10 @@ fn missing_table(dialect: Dialect, code: &str) -> bool {
     }
 }
 
-/// An index that is there already, on the one database that cannot undo a half migration and has no
-/// `IF NOT EXISTS` for indexes (MySQL).
+/// An index or a column that is there already, on the one database that cannot undo a half migration and has no
+/// `IF NOT EXISTS` for them (MySQL).
 fn already_there(dialect: Dialect, code: &str) -> bool {
-    dialect == Dialect::MySql && code == "1061"
+    dialect == Dialect::MySql && matches!(code, "1060" | "1061")
 }
 
 fn idempotent(dialect: Dialect, statement: &str) -> String {

@@ -20,6 +20,7 @@ pub mod meta;
 pub mod migrate;
 pub mod outbox;
 pub mod probe;
+pub mod queues;
 pub mod row_versions;
 mod tx;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Check;
 use super::matching::is_path;
-use crate::config::options::{PipelineOptions, RouteConfig};
+use crate::config::options::{Order, PipelineOptions, RouteConfig};
 use crate::config::raw::{RawDigest, RawIdFormat, RawRoute, RawSnapshot, RawTombstone, RawTruncate};
 use crate::route::{DigestRule, IdFormat, Route, SnapshotPolicy, TombstonePolicy, TruncatePolicy};
 
@@ -62,7 +62,14 @@ impl Check<'_> {
                 "\"apply\" needs the inbox: without it a repeat would empty the table again, under newer rows";
             self.fault(&format!("{path}.truncate"), message);
         }
-        Some(RouteConfig { route, effect, order: raw.order.unwrap_or_default(), late: raw.late.unwrap_or_default() })
+        let order = raw.order.unwrap_or_default();
+        if let EffectSpec::Table(TableSpec { inbox: false, .. }) = &effect
+            && order == Order::Key
+        {
+            let message = "\"key\" needs the inbox: what waits for its turn is kept there";
+            self.fault(&format!("{path}.order"), message);
+        }
+        Some(RouteConfig { route, effect, order, late: raw.late.unwrap_or_default() })
     }
 
     fn digest(&mut self, path: &str, raw: RawDigest) -> DigestRule {
