@@ -134,7 +134,7 @@ fn shells_get_their_completions() {
     for (shell, part) in [("bash", "complete -F"), ("zsh", "#compdef countersign"), ("fish", "complete -c countersign")]
     {
         let script = done(&["completions", shell]);
-        for word in [part, "dead-letters", "--stop-on-pause"] {
+        for word in [part, "dead-letters", "stop-on-pause"] {
             assert!(script.contains(word), "{shell}: {word}");
         }
     }
