@@ -1,5 +1,6 @@
 //! What the tables know of a message: its receipt, and its whole story.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -64,7 +65,8 @@ impl Lookup {
         for entry in self.entries(id, scope).await? {
             let filter = Filter { inbox_key: Some(entry.key.clone()), limit: 100, ..Filter::default() };
             let dead_letters = self.store.dead_letters(&self.pipeline, &filter).await?;
-            stories.push(story(entry, dead_letters));
+            let conflicts = self.store.conflict_digests(&entry.key).await?;
+            stories.push(story(entry, dead_letters, &conflicts));
         }
         Ok(stories)
     }
@@ -98,7 +100,8 @@ pub fn receipt_of(entry: &InboxEntry) -> Receipt {
     }
 }
 
-fn story(entry: InboxEntry, dead_letters: Vec<DeadLetter>) -> Story {
+/// `conflicts`: the digests of other contents under this id, by the number of the dead letter.
+fn story(entry: InboxEntry, dead_letters: Vec<DeadLetter>, conflicts: &HashMap<i64, String>) -> Story {
     let receipt = receipt_of(&entry);
     let mut events = vec![json!({
         "at": entry.received_at, "event": "received", "topic": entry.topic, "partition": entry.partition,
@@ -110,14 +113,21 @@ fn story(entry: InboxEntry, dead_letters: Vec<DeadLetter>) -> Story {
     if let Some(finished) = &entry.finished_at {
         events.push(json!({
             "at": finished, "event": entry.status.as_str(), "code": entry.code, "reason": entry.reason,
+            "receipt": receipt.receipt_id,
         }));
     }
     events.extend(dead_letters.iter().map(|letter| {
-        json!({
+        let mut event = json!({
             "at": letter.created_at, "event": format!("parked ({})", letter.class), "deadLetter": letter.id,
             "topic": letter.topic, "partition": letter.partition, "offset": letter.offset, "code": letter.code,
             "reason": letter.reason, "status": letter.status,
-        })
+        });
+        if let Some(digest) = conflicts.get(&letter.id) {
+            // Another content has its own receipt beside the first one's.
+            event["digest"] = digest.as_str().into();
+            event["receipt"] = receipt_id(&entry.key, ReceiptKind::Conflict { digest }).into();
+        }
+        event
     }));
     events.sort_by_key(|event| event["at"].as_str().unwrap_or_default().to_owned());
     Story {

@@ -17,6 +17,9 @@ pub enum RecordLineError {
     NotJson(String),
     #[error("`{0}` is missing or has the wrong type")]
     Field(&'static str),
+    /// Kafka counts from 0; librdkafka's negative numbers mean something else.
+    #[error("`{0}` is negative")]
+    Negative(&'static str),
 }
 
 pub fn write(record: &Record) -> String {
@@ -37,7 +40,13 @@ pub fn read(line: &str) -> Result<Record, RecordLineError> {
     let object = value.as_object().ok_or_else(|| RecordLineError::NotJson("not an object".to_owned()))?;
     let topic = object.get("topic").and_then(Value::as_str).ok_or(RecordLineError::Field("topic"))?;
     let partition = object.get("partition").and_then(Value::as_i64).and_then(|p| i32::try_from(p).ok());
+    let partition = partition.ok_or(RecordLineError::Field("partition"))?;
     let offset = object.get("offset").and_then(Value::as_i64).ok_or(RecordLineError::Field("offset"))?;
+    for (name, negative) in [("partition", partition < 0), ("offset", offset < 0)] {
+        if negative {
+            return Err(RecordLineError::Negative(name));
+        }
+    }
     // kcat says `ts` for the time and `payload` for the value.
     let timestamp_ms = match object.get("timestamp").or_else(|| object.get("ts")) {
         None | Some(Value::Null) => None,
@@ -46,11 +55,7 @@ pub fn read(line: &str) -> Result<Record, RecordLineError> {
     };
     let value = object.get("value").or_else(|| object.get("payload"));
     Ok(Record {
-        position: RecordPosition {
-            topic: Arc::from(topic),
-            partition: partition.ok_or(RecordLineError::Field("partition"))?,
-            offset,
-        },
+        position: RecordPosition { topic: Arc::from(topic), partition, offset },
         timestamp_ms,
         headers: headers_from(object.get("headers"))?,
         key: bytes_from(object.get("key"), "key")?,
@@ -157,6 +162,12 @@ mod tests {
     fn what_is_no_record_is_said_so() {
         assert!(matches!(read("nothing"), Err(RecordLineError::NotJson(_))));
         assert_eq!(read("{}"), Err(RecordLineError::Field("topic")));
+        for (position, field) in
+            [(r#""partition":-1,"offset":1"#, "partition"), (r#""partition":0,"offset":-1001"#, "offset")]
+        {
+            let line = format!(r#"{{"topic":"t",{position},"value":"v"}}"#);
+            assert_eq!(read(&line), Err(RecordLineError::Negative(field)), "{line}");
+        }
         let bad = r#"{"topic":"t","partition":0,"offset":1,"value":{"base64":"*"}}"#;
         assert_eq!(read(bad), Err(RecordLineError::Field("value")));
     }

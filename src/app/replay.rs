@@ -70,6 +70,11 @@ impl Replayer {
         }
     }
 
+    /// Answers if the database does.
+    pub async fn reach(&self) -> Result<(), StoreError> {
+        self.shared.store.ping().await
+    }
+
     pub fn replay(&self) -> Replay {
         Replay::new(Arc::clone(&self.shared), self.stop.clone())
     }

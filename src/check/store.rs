@@ -59,11 +59,10 @@ pub(super) async fn checks(config: &Config, store: &Result<Store, StoreError>) -
 async fn reach(store: &Store, address: &str) -> Check {
     match store.ping().await {
         Ok(()) => Check::ok("store", format!("{} answers at {address}", store.dialect().name())),
-        Err(StoreError::Connection(reason)) => Check::unreachable(
-            "store",
-            format!("no connection to {address}: {reason}"),
-            "start the database, and correct host and port in `[store] url`",
-        ),
+        Err(ref error @ StoreError::Connection(ref reason)) => {
+            let advice = error.advice().unwrap_or("start the database, or correct host and port in `[store] url`");
+            Check::unreachable("store", format!("no connection to {address}: {reason}"), advice)
+        }
         Err(error) => Check::refused("store", &format!("{address} did not let us in"), &error),
     }
 }

@@ -13,12 +13,13 @@ mod progress;
 mod receipts;
 mod replay;
 mod run;
+mod standing;
 mod summary;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::config::{self, Config, Host};
 use crate::kafka::client::check_option;
@@ -63,6 +64,14 @@ enum Command {
     /// The configuration file.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Prints what a shell needs to complete this program's commands and options.
+    Completions(CompletionsArgs),
+}
+
+#[derive(Args)]
+struct CompletionsArgs {
+    /// Which shell.
+    shell: clap_complete::Shell,
 }
 
 #[derive(Subcommand)]
@@ -173,6 +182,12 @@ async fn command(command: Command) -> Done {
         Command::Lanes(command) => lanes::run(&command).await,
         Command::Config(ConfigCommand::Schema) => {
             output::json(&config::schema());
+            Ok(())
+        }
+        Command::Completions(args) => {
+            let mut script = Vec::new();
+            clap_complete::generate(args.shell, &mut Cli::command(), env!("CARGO_PKG_NAME"), &mut script);
+            output::print(String::from_utf8_lossy(&script).trim_end());
             Ok(())
         }
     }

@@ -131,11 +131,15 @@ fn tell(story: &Story) {
         {
             line.push_str(&format!(" at {topic}/{partition}/{offset}"));
         }
-        for name in ["code", "reason", "digest", "status"] {
+        if let Some(letter) = event["deadLetter"].as_i64() {
+            line.push_str(&format!(", dead letter {letter}"));
+        }
+        for name in ["code", "reason", "digest", "status", "receipt"] {
             if let Some(value) = text(name) {
                 line.push_str(&format!(", {name} {value}"));
             }
         }
         output::print(&line);
     }
+    output::print("  repeats of the same content leave no row: records_total{outcome=\"duplicate\"} counts them");
 }

@@ -10,15 +10,15 @@ use tokio_util::sync::CancellationToken;
 use super::input::{Incoming, Input, WindowArgs};
 use super::progress::Progress;
 use super::run::no_signals;
+use super::standing::Watch;
 use super::summary::Summary;
 use super::{Done, Failure, OneConfig, Output, load_one, output, start_logs};
 use crate::app::{Replayer, Unready, connection};
-use crate::config::LogOptions;
+use crate::config::{self, Config, LogOptions};
 use crate::decision::{ParkWindow, PausePolicy, RecordOutcome};
 use crate::pipeline::attempt::Committed;
 use crate::pipeline::processor::Halt;
 use crate::pipeline::replay::Replay;
-use crate::pipeline::status::{LaneState, Lanes};
 use crate::record::Record;
 use crate::store::inspect::Distrust;
 
@@ -34,6 +34,13 @@ pub struct ReplayArgs {
     /// Ends where a lane of the daemon would pause, after too many parked records (`[pause]`).
     #[arg(long)]
     stop_on_pause: bool,
+    /// How long to wait for a registry or a database that is away, before it ends with exit code 3.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = wait)]
+    wait: Duration,
+}
+
+fn wait(text: &str) -> Result<Duration, String> {
+    config::duration(text).ok_or_else(|| "no duration such as `500ms`, `30s` or `2h`".to_owned())
 }
 
 /// Records that are taken apart by their partitions at once.
@@ -41,7 +48,8 @@ const GROUP: usize = 4000;
 const GROUP_BYTES: usize = 32 << 20;
 /// How long the receipts may take at the end: longer than the lease of a replay that was killed.
 const RECEIPTS: Duration = Duration::from_secs(20);
-const LOOK: Duration = Duration::from_millis(100);
+/// What takes longer than this is said.
+const AT_ONCE: Duration = Duration::from_secs(1);
 
 pub async fn run(args: &ReplayArgs) -> Done {
     let config = load_one(&args.one)?;
@@ -54,21 +62,17 @@ pub async fn run(args: &ReplayArgs) -> Done {
         Some(topic) => Input::topic(&args.window, topic, connection(&config)).await?,
         None => Input::files(&args.inputs, args.window.limit)?,
     };
-    let interrupted = interrupts(&stop)?;
+    let signals = Signals::new(&stop)?;
     let relay_stop = CancellationToken::new();
     let relay = replayer.relay(relay_stop.clone());
 
     let mut work = Work::new(args, replayer.replay(), Progress::new(input.meter.clone(), "done", false));
     let began = Instant::now();
-    let ended = work.run(&mut input).await;
+    let ended = work.run(&mut input, &replayer).await;
     work.progress.finish();
+    let interrupted = signals.first.is_cancelled();
     if relay.is_some() {
-        let left = replayer.delivered(RECEIPTS).await;
-        if let Some(left) = left.ok().filter(|left| *left > 0) {
-            eprintln!(
-                "countersign: {left} receipts wait in the outbox: a running daemon, or another replay, delivers them"
-            );
-        }
+        deliver(&replayer, &config, &signals).await;
     }
     relay_stop.cancel();
     if let Some(relay) = relay {
@@ -82,7 +86,7 @@ pub async fn run(args: &ReplayArgs) -> Done {
         Output::Text => output::print(&summary.text()),
     }
     ended?;
-    if interrupted.is_cancelled() {
+    if interrupted {
         return Err(Failure::Failed(
             "interrupted: run it again for the rest, what is done then counts as duplicate".to_owned(),
         ));
@@ -104,21 +108,50 @@ impl From<Unready> for Failure {
     }
 }
 
-/// The first signal ends the work after the batch at hand.
-fn interrupts(stop: &CancellationToken) -> Result<CancellationToken, Failure> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
-    let (stop, interrupted) = (stop.clone(), CancellationToken::new());
-    let told = interrupted.clone();
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        told.cancel();
-        stop.cancel();
-    });
-    Ok(interrupted)
+/// Waits for the receipts of this replay, and says so if that takes its time.
+async fn deliver(replayer: &Replayer, config: &Config, signals: &Signals) {
+    let mut left = replayer.delivered(AT_ONCE).await;
+    if let (Ok(1..), Some(topic)) = (&left, &config.receipts.topic) {
+        let (brokers, most) = (&config.kafka.brokers, RECEIPTS.as_secs());
+        eprintln!("countersign: waiting, {most} s at most, until {brokers} has the receipts for topic {topic}");
+        // Whoever interrupted the work wants its receipts still, whoever interrupts this does not.
+        let enough = if signals.first.is_cancelled() { &signals.second } else { &signals.first };
+        left = tokio::select! {
+            left = replayer.delivered(RECEIPTS) => left,
+            () = enough.cancelled() => left,
+        };
+    }
+    if let Ok(left @ 1..) = left {
+        eprintln!(
+            "countersign: {left} receipts wait in the outbox: a running daemon, or another replay, delivers them"
+        );
+    }
+}
+
+/// The first signal ends the work after the batch at hand, the second one the wait for its receipts.
+struct Signals {
+    first: CancellationToken,
+    second: CancellationToken,
+}
+
+impl Signals {
+    fn new(stop: &CancellationToken) -> Result<Self, Failure> {
+        let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
+        let signals = Self { first: CancellationToken::new(), second: CancellationToken::new() };
+        let (stop, first, second) = (stop.clone(), signals.first.clone(), signals.second.clone());
+        tokio::spawn(async move {
+            for told in [first, second] {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+                told.cancel();
+                stop.cancel();
+            }
+        });
+        Ok(signals)
+    }
 }
 
 struct Work {
@@ -129,16 +162,26 @@ struct Work {
     parks: ParkWindow,
     policy: PausePolicy,
     stop_on_pause: bool,
+    patience: Duration,
 }
 
 impl Work {
     fn new(args: &ReplayArgs, replay: Replay, progress: Progress) -> Self {
         let policy = replay.shared.options.pause;
         let (summary, parks) = (Summary::default(), ParkWindow::default());
-        Self { replay, progress, summary, bad: 0, parks, policy, stop_on_pause: args.stop_on_pause }
+        Self {
+            replay,
+            progress,
+            summary,
+            bad: 0,
+            parks,
+            policy,
+            stop_on_pause: args.stop_on_pause,
+            patience: args.wait,
+        }
     }
 
-    async fn run(&mut self, input: &mut Input) -> Done {
+    async fn run(&mut self, input: &mut Input, replayer: &Replayer) -> Done {
         let stop = self.replay.stop.clone();
         loop {
             let next = tokio::select! {
@@ -160,7 +203,7 @@ impl Work {
                     None => break,
                 }
             }
-            self.apply(records).await?;
+            self.apply(records, replayer).await?;
             if let Some(failure) = failed {
                 return Err(failure);
             }
@@ -185,9 +228,9 @@ impl Work {
     }
 
     /// Applies records, and looks now and then whether something stands in the way that only somebody else can move.
-    async fn apply(&mut self, records: Vec<Record>) -> Done {
+    async fn apply(&mut self, records: Vec<Record>, replayer: &Replayer) -> Done {
         let Self { replay, progress, summary, parks, policy, stop_on_pause, .. } = self;
-        let (lanes, stop) = (replay.lanes(), replay.stop.clone());
+        let (watch, stop) = (Watch::new(replay, self.patience), replay.stop.clone());
         let mut paused = false;
         let applying = replay.apply(records, |committed| {
             paused |= count(committed, summary, parks, policy);
@@ -198,7 +241,7 @@ impl Work {
         });
         let ended = tokio::select! {
             ended = applying => ended,
-            why = standing(&lanes) => return Err(Failure::Failed(why)),
+            why = watch.gives_up(replayer) => return Err(why),
         };
         match ended {
             Ok(()) | Err(Halt::Stopped | Halt::Fenced) if paused && *stop_on_pause => Err(Failure::Failed(format!(
@@ -221,16 +264,4 @@ fn count(committed: &Committed, summary: &mut Summary, parks: &mut ParkWindow, p
     }
     summary.receipts += committed.receipts;
     paused
-}
-
-/// Why a partition stands until something is changed from outside: whoever replays is there to be told.
-async fn standing(lanes: &Lanes) -> String {
-    loop {
-        tokio::time::sleep(LOOK).await;
-        for (_, report) in lanes.reports() {
-            if let LaneState::Stopped(why) = report.state {
-                return why;
-            }
-        }
-    }
 }

@@ -24,6 +24,7 @@ use self::check::Check;
 use self::document::Document;
 pub use self::fault::{Fault, Faults};
 pub use self::options::*;
+pub use self::quantity::duration;
 use self::raw::RawConfig;
 pub use self::secret::Secret;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// `10s`, `500ms`, `15m`, `1h`, `14d`. None for anything else, zero included.
-pub(super) fn duration(text: &str) -> Option<Duration> {
+pub fn duration(text: &str) -> Option<Duration> {
     let (number, unit) = split(text)?;
     let millis = match unit {
         "ms" => 1,

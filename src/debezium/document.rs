@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::event::Fault;
-use super::json::{self, Parser, Scratch};
+use super::json::{self, JsonError, Parser, Scratch};
 use super::schema::Schema;
 use super::value::{Row, Value};
 
@@ -40,8 +40,7 @@ impl Document {
         if let Some((payload, schema)) = cache.step_over(text)? {
             return Ok(Self { value: payload, schema: Some(schema) });
         }
-        let value = json::parse_with(text, &mut cache.scratch)
-            .map_err(|e| Fault::new("undecodable", format!("not json: {e}")))?;
+        let value = json::parse_with(text, &mut cache.scratch).map_err(undecodable)?;
         match unwrap(value) {
             Unwrapped::Bare(value) => Ok(Self { value, schema: None }),
             Unwrapped::Schema { schema, payload } => {
@@ -112,9 +111,14 @@ impl SchemaCache {
             let payload = parser.value(1)?;
             parser.space();
             // A third member would make it no wrapper: read it the long way.
-            Ok(if parser.eat("}") { parser.end().map(|()| Some(payload))? } else { None })
+            if !parser.eat("}") {
+                return Ok(None);
+            }
+            parser.end()?;
+            parser.unique()?;
+            Ok(Some(payload))
         })();
-        let payload = payload.map_err(|e: json::JsonError| Fault::new("undecodable", format!("not json: {e}")))?;
+        let payload = payload.map_err(undecodable)?;
         Ok(payload.map(|payload| (payload, Arc::clone(schema))))
     }
 
@@ -129,6 +133,15 @@ impl SchemaCache {
         self.known.truncate(CACHED_SCHEMAS - 1);
         self.known.insert(0, (rest[..parser.at()].into(), Arc::clone(schema)));
     }
+}
+
+fn undecodable(error: JsonError) -> Fault {
+    let detail = match error {
+        // JSON by its grammar, but with two readings: an id from it would be a guess.
+        JsonError::Repeated(_) => format!("ambiguous json: {error}"),
+        JsonError::Utf8(_) | JsonError::Syntax { .. } | JsonError::Depth => format!("not json: {error}"),
+    };
+    Fault::new("undecodable", detail)
 }
 
 fn is_connect_schema(schema: &Row) -> bool {
@@ -166,6 +179,13 @@ mod tests {
         for bad in ["{\"id\":1}", "{\"id\":1}}x", "{\"id\":}}", ""] {
             let text = format!("{{\"schema\":{SCHEMA},\"payload\":{bad}");
             assert_eq!(Document::json(text.as_bytes(), &mut warm).unwrap_err().code, "undecodable");
+        }
+        for twice in ["{\"id\":1,\"id\":2}", "{\"a\":[{\"b\":1,\"c\":2,\"b\":1}]}"] {
+            let text = format!("{{\"schema\":{SCHEMA},\"payload\":{twice}}}");
+            for cache in [&mut warm, &mut SchemaCache::default()] {
+                let fault = Document::json(text.as_bytes(), cache).unwrap_err();
+                assert!(fault.code == "undecodable" && fault.detail.contains("stands twice"), "{fault:?}");
+            }
         }
         let third = format!("{{\"schema\":{SCHEMA},\"payload\":1,\"x\":2}}");
         assert_eq!(read(&third, &mut warm).schema, None);

@@ -343,7 +343,7 @@ fn state(value: Option<Value>, name: &str) -> Result<Option<Row>, Fault> {
     match value {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Struct(row)) => Ok(Some(row)),
-        Some(Value::Text(text)) => match json::parse_text(&text) {
+        Some(Value::Text(text)) => match json::parse_unique(&text) {
             Ok(Value::Struct(row)) => Ok(Some(row)),
             _ => Err(mismatch()),
         },

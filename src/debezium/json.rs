@@ -21,9 +21,13 @@ pub enum JsonError {
     Syntax { at: usize, what: &'static str },
     #[error("nested deeper than {MAX_DEPTH} levels")]
     Depth,
+    /// RFC 8259, section 4: what the object means is then unpredictable.
+    #[error("a field name stands twice in the object that ends at byte {0}")]
+    Repeated(usize),
 }
 
-/// Reads one JSON document. Of a repeated name in an object the last value wins, at the place of the first.
+/// Reads one JSON document. Of a repeated name in an object the last value wins, at the place of the first, as in a
+/// database's JSON column.
 pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
     let text = std::str::from_utf8(bytes).map_err(|e| JsonError::Utf8(e.valid_up_to()))?;
     parse_text(text)
@@ -31,15 +35,20 @@ pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
 
 /// The same for text.
 pub fn parse_text(text: &str) -> Result<Value, JsonError> {
+    let scratch = &mut Scratch::default();
+    Parser::new(text, scratch).document()
+}
+
+/// The same where an id or a digest may be taken from it: a repeated name is refused.
+pub fn parse_unique(text: &str) -> Result<Value, JsonError> {
     parse_with(text, &mut Scratch::default())
 }
 
 /// The same with the scratch of the last one.
 pub(super) fn parse_with(text: &str, scratch: &mut Scratch) -> Result<Value, JsonError> {
     let mut parser = Parser::new(text, scratch);
-    parser.space();
-    let value = parser.value(0)?;
-    parser.end()?;
+    let value = parser.document()?;
+    parser.unique()?;
     Ok(value)
 }
 
@@ -52,13 +61,27 @@ pub(super) struct Parser<'a> {
     text: &'a str,
     at: usize,
     fields: &'a mut Vec<(CompactString, Value)>,
+    /// Where the first object ended in which a name stood twice.
+    repeated: Option<usize>,
 }
 
 impl<'a> Parser<'a> {
     pub(super) fn new(text: &'a str, scratch: &'a mut Scratch) -> Self {
         // What a text that was no JSON left behind.
         scratch.0.clear();
-        Self { text, at: 0, fields: &mut scratch.0 }
+        Self { text, at: 0, fields: &mut scratch.0, repeated: None }
+    }
+
+    fn document(&mut self) -> Result<Value, JsonError> {
+        self.space();
+        let value = self.value(0)?;
+        self.end()?;
+        Ok(value)
+    }
+
+    /// Whether no name was repeated so far.
+    pub(super) fn unique(&self) -> Result<(), JsonError> {
+        self.repeated.map_or(Ok(()), |at| Err(JsonError::Repeated(at)))
     }
 
     /// Bytes read so far.
@@ -150,7 +173,13 @@ impl<'a> Parser<'a> {
             self.fields.push((name, value));
             self.space();
             if self.eat_byte(b'}') {
-                return Ok(Value::Struct(Row::from(last_wins(self.fields.split_off(first)))));
+                let fields = self.fields.split_off(first);
+                let written = fields.len();
+                let kept = last_wins(fields);
+                if kept.len() < written {
+                    self.repeated.get_or_insert(self.at);
+                }
+                return Ok(Value::Struct(Row::from(kept)));
             }
             if !self.eat_byte(b',') {
                 return self.fail("no comma or brace after a field");

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use tokio_util::sync::CancellationToken;
 
@@ -20,17 +20,23 @@ pub struct Replay {
     pub stop: CancellationToken,
     lanes: Lanes,
     reader: Reader,
+    reading: Arc<AtomicBool>,
 }
 
 impl Replay {
     pub fn new(shared: Arc<Shared>, stop: CancellationToken) -> Self {
         let reader = Reader::new(Arc::clone(&shared.reader));
-        Self { shared, stop, lanes: Lanes::default(), reader }
+        Self { shared, stop, lanes: Lanes::default(), reader, reading: Arc::default() }
     }
 
     /// How the partition at hand stands, to be looked at while [`Replay::apply`] runs.
     pub fn lanes(&self) -> Lanes {
         self.lanes.clone()
+    }
+
+    /// True while records are read: what they may wait for then is the registry, and not the database.
+    pub fn reading(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.reading)
     }
 
     /// Takes these records to their outcomes, in batches of one partition. The order within a partition is kept; as in
@@ -82,7 +88,10 @@ impl Replay {
         let end = position.offset.saturating_add(1);
         let mut waiting = VecDeque::from(records);
         while !waiting.is_empty() {
-            let mut items = processor.read(&mut self.reader, &mut waiting).await?;
+            self.reading.store(true, Ordering::Relaxed);
+            let read = processor.read(&mut self.reader, &mut waiting).await;
+            self.reading.store(false, Ordering::Relaxed);
+            let mut items = read?;
             let next = waiting.front().map_or(end, |record| record.position.offset);
             let ended = processor.process(&self.reader, &mut items, next, |_, committed| done(committed)).await;
             self.lanes.set(&name, LaneState::Running);

@@ -3,9 +3,9 @@
 use tokio::sync::OnceCell;
 
 use super::address::{Api, Base, Node};
-use super::answer::apicurio_version;
+use super::answer::{Unusable, apicurio_version, confluent_text};
 use super::error::RegistryError;
-use super::http::{Failed, Http};
+use super::http::{Body, Failed, Http};
 use super::options::Options;
 use super::{Meaning, Registry};
 use crate::debezium::avro::SchemaId;
@@ -117,7 +117,8 @@ impl Registry {
         let (api, base) = inner.way_to(id).await?;
         if let Some(address) = api.text_of(&base, &Node::Id(id)) {
             match inner.http.get(api, &address).await {
-                Ok(_) | Err(Failed::Missing) => {}
+                Ok(body) => self.recognise(api, &body)?,
+                Err(Failed::Missing) => {}
                 Err(Failed::Other(error)) => return Err(error),
             }
         }
@@ -129,6 +130,23 @@ impl Registry {
             None => None,
         };
         Ok(Facts { api, version })
+    }
+}
+
+impl Registry {
+    /// Whether an answer to the question for an id that is not there can be a registry's at all.
+    fn recognise(&self, api: Api, body: &Body) -> Result<(), RegistryError> {
+        let reason = match api {
+            Api::Confluent => match confluent_text(&body.bytes) {
+                Ok(_) | Err(Unusable::NotAvro(_)) => return Ok(()),
+                Err(Unusable::NotARegistry(reason)) => reason,
+            },
+            // Its answer is the bare text, and this id is beyond all that it gives.
+            Api::ApicurioV2 | Api::ApicurioV3 => {
+                "it has an answer to every question, as a web page or a proxy: correct `[registry] url`"
+            }
+        };
+        Err(self.0.misconfigured(reason.to_owned()))
     }
 }
 
@@ -153,7 +171,7 @@ async fn confluent_at(base: &Base, http: &Http) -> Result<Probed<()>, RegistryEr
         return Ok(Probed::IsNot(None));
     };
     match http.get(Api::Confluent, &address).await {
-        Ok(body) if super::answer::confluent_text(&body.bytes).is_ok() => Ok(Probed::Is(())),
+        Ok(body) if confluent_text(&body.bytes).is_ok() => Ok(Probed::Is(())),
         Ok(_) => Ok(Probed::IsNot(None)),
         Err(Failed::Missing) => Ok(Probed::Is(())),
         Err(failed) => Ok(Probed::IsNot(hindered(failed)?)),

@@ -146,7 +146,11 @@ impl Registry {
         };
         let mut candidates = self.candidates(number, width).await?.into_iter();
         let Some(first) = candidates.next() else {
-            let what = format!("a schema {number} of {width:?} bytes");
+            let (sent, known) = match width {
+                Width::Four => (4, 8),
+                Width::Eight => (8, 4),
+            };
+            let what = format!("schema {number} (its id has {sent} bytes, the ids of this registry have {known})");
             return Err(RegistryError::NotFound { what, address: self.0.address.clone(), tries: 0 });
         };
         let mut answer = self.writer_schema(first).await;

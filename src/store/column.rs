@@ -33,6 +33,11 @@ pub enum Holds {
         least: i128,
         most: i128,
     },
+    /// MySQL's TINYINT(1): a boolean by convention, in truth an integer.
+    Flag {
+        least: i128,
+        most: i128,
+    },
     /// MySQL's YEAR, where 1 to 99 mean other years.
     Year,
     /// Fraction digits may be negative on Postgres. Without a precision the digits are unlimited.
@@ -87,8 +92,12 @@ pub enum Holds {
 /// SQLite's: every column takes every value and converts some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Affinity {
+    /// Of columns declared BOOLEAN too, which SQLite counts among the numeric ones.
     Integer,
     Real,
+    /// Numeric, and declared with the name of a number: NUMERIC, DECIMAL, NUMBER, MONEY.
+    Decimal,
+    /// Numeric by the rule for all other names: DATE, TIMESTAMP, UUID, JSON.
     Numeric,
     Text,
     /// Nothing is converted.
@@ -160,7 +169,12 @@ impl Holds {
         let most = described.length;
         let digits = described.datetime_precision.unwrap_or(0);
         match described.data_type.as_str() {
-            "tinyint" => whole(8),
+            "tinyint" => match whole(8) {
+                Self::Int { least, most } if described.column_type.starts_with("tinyint(1)") => {
+                    Self::Flag { least, most }
+                }
+                other => other,
+            },
             "smallint" => whole(16),
             "mediumint" => whole(24),
             "int" => whole(32),
@@ -198,7 +212,7 @@ impl Holds {
         let has = |part: &str| declared.contains(part);
         Self::Affinity(if has("POINT") || has("INTERVAL") {
             Affinity::Numeric
-        } else if has("INT") {
+        } else if has("INT") || has("BOOL") {
             Affinity::Integer
         } else if has("CHAR") || has("CLOB") || has("TEXT") {
             Affinity::Text
@@ -206,6 +220,8 @@ impl Holds {
             Affinity::None
         } else if has("REAL") || has("FLOA") || has("DOUB") {
             Affinity::Real
+        } else if has("NUM") || has("DEC") || has("MONEY") {
+            Affinity::Decimal
         } else {
             Affinity::Numeric
         })
@@ -287,7 +303,10 @@ mod tests {
             ("varchar(20)", Affinity::Text),
             ("", Affinity::None),
             ("DOUBLE PRECISION", Affinity::Real),
-            ("DECIMAL(10,2)", Affinity::Numeric),
+            ("DECIMAL(10,2)", Affinity::Decimal),
+            ("NUMBER", Affinity::Decimal),
+            ("BOOLEAN", Affinity::Integer),
+            ("DATE", Affinity::Numeric),
             ("INTERVAL", Affinity::Numeric),
         ] {
             assert_eq!(Holds::sqlite(declared), Holds::Affinity(affinity), "{declared}");

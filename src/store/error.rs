@@ -132,7 +132,16 @@ impl StoreError {
 
     /// A text for operators: the code with what to do, where that is known.
     pub fn advice(&self) -> Option<&'static str> {
-        let Self::Answer { dialect, code, .. } = self else { return None };
+        let (dialect, code) = match self {
+            Self::Answer { dialect, code, .. } => (dialect, code),
+            Self::Connection(sqlx::Error::PoolTimedOut) => {
+                return Some("all connections of the pool are in use: raise `[store] pool`, or find what holds them");
+            }
+            Self::Connection(sqlx::Error::Io(_)) => {
+                return Some("start the database, or correct host and port in `[store] url`");
+            }
+            Self::Connection(_) | Self::CommitUnknown(_) | Self::Unexpected(_) | Self::Setup(_) => return None,
+        };
         match (dialect, code.as_str()) {
             (Dialect::Postgres, "26000" | "42P05") => {
                 Some("prepared statements vanish behind a transaction pooler: set `[store] pooler = true`")

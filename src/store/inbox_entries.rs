@@ -1,5 +1,7 @@
 //! Inbox rows one by one: for people, for receipts, and for messages that were set aside.
 
+use std::collections::HashMap;
+
 use super::inbox::Status;
 use super::meta::time_text;
 use super::queues::HEADS;
@@ -113,6 +115,17 @@ impl Store {
         );
         let rows = self.read(&sql, vec![Bind::text(pipeline), Bind::text(correlation_id)]).await?;
         rows.iter().map(entry).collect()
+    }
+
+    /// The digests of other contents that came under an inbox row's id, by the numbers of their dead letters.
+    pub async fn conflict_digests(&self, inbox_key: &[u8]) -> Result<HashMap<i64, String>, StoreError> {
+        let sql = format!(
+            "SELECT id, digest FROM countersign_dead_letters WHERE inbox_key = {} AND class = 'conflict' \
+             AND digest IS NOT NULL",
+            self.dialect().placeholder(0)
+        );
+        let rows = self.read(&sql, vec![Bind::Bytes(inbox_key.to_vec())]).await?;
+        rows.iter().map(|row| Ok((row.int(0)?, row.text(1)?))).collect()
     }
 
     /// When the oldest row of a pipeline was received.

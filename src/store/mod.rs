@@ -31,7 +31,9 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{AssertSqlSafe, ConnectOptions, Executor, MySql, MySqlPool, PgPool, Postgres, Sqlite, SqlitePool};
+use sqlx::{
+    AssertSqlSafe, ConnectOptions, Connection, Executor, MySql, MySqlPool, PgPool, Postgres, Sqlite, SqlitePool,
+};
 use tracing::log::LevelFilter;
 
 pub use bind::{Bind, StoreRow};
@@ -79,6 +81,9 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The server ends a transaction that asks nothing for this long. There is only memory to look at between two
 /// statements: whoever takes longer is stopped, or gone without a word, and must not keep its locks from others.
 const BETWEEN_STATEMENTS: Duration = Duration::from_secs(5);
+
+/// Finding out why there was none.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An unused connection is closed before the server does it.
 const IDLE: Duration = Duration::from_secs(60);
@@ -255,15 +260,46 @@ impl Store {
     }
 
     async fn acquire(&self, write: bool) -> Result<Conn, StoreError> {
-        match &self.pools {
+        let acquired = match &self.pools {
             Pools::Postgres(pool) => pool.acquire().await.map(Conn::Postgres),
             Pools::MySql(pool) => pool.acquire().await.map(Conn::MySql),
             Pools::Sqlite { writer, readers } => {
                 let pool = if write { writer } else { readers };
                 pool.acquire().await.map(Conn::Sqlite)
             }
+        };
+        match acquired {
+            Ok(conn) => Ok(conn),
+            // The pool tries again by itself and tells no more than that the time is up.
+            Err(sqlx::Error::PoolTimedOut) => {
+                let why = self.hindrance().await.unwrap_or(sqlx::Error::PoolTimedOut);
+                Err(StoreError::from_sqlx(self.dialect(), why))
+            }
+            Err(error) => Err(StoreError::from_sqlx(self.dialect(), error)),
         }
-        .map_err(|error| StoreError::from_sqlx(self.dialect(), error))
+    }
+
+    /// What keeps a new connection from being made; `None` if nothing does, and those of the pool are all in use.
+    async fn hindrance(&self) -> Option<sqlx::Error> {
+        let tried = match &self.pools {
+            Pools::Postgres(pool) if pool.size() < pool.options().get_max_connections() => {
+                let options = pool.connect_options();
+                tokio::time::timeout(LOOK_TIMEOUT, async { options.connect().await?.close().await }).await
+            }
+            Pools::MySql(pool) if pool.size() < pool.options().get_max_connections() => {
+                let options = pool.connect_options();
+                tokio::time::timeout(LOOK_TIMEOUT, async { options.connect().await?.close().await }).await
+            }
+            // One more than the pool allows would say nothing about the pool. A file is there or not.
+            Pools::Postgres(_) | Pools::MySql(_) | Pools::Sqlite { .. } => return None,
+        };
+        match tried {
+            Ok(connected) => connected.err(),
+            Err(_) => Some(sqlx::Error::Io(std::io::Error::new(
+                std::io::ErrorKind::TimedOut,
+                "no answer: the host is away, or packets to its port are dropped",
+            ))),
+        }
     }
 }
 

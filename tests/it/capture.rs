@@ -127,3 +127,15 @@ fn nothing_is_left_of_what_is_redacted_and_what_cannot_be_read_is_left_out_loudl
         }
     });
 }
+
+#[test]
+fn a_topic_that_cannot_be_redacted_is_not_named_record_by_record() {
+    on(&[Engine::Sqlite], |world| async move {
+        let avro: Vec<Rec> = (0..50).map(|_| Rec::bare(&b"\0\0\0\0\x01ann@example.org"[..])).collect();
+        world.send(&avro).await;
+        let (code, stdout, stderr) = capture(&world, &["--redact", "email"]);
+        assert!(code == 1 && stdout.is_empty(), "{stdout}{stderr}");
+        assert_eq!(stderr.matches(": left out").count(), 20, "{stderr}");
+        assert!(stderr.contains("50 records were left out") && stderr.contains("Avro"), "{stderr}");
+    });
+}

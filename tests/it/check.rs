@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::database::Engine;
-use crate::registry_server::{Kind, RegistryServer};
+use crate::registry_server::{Kind, RegistryServer, Trouble};
 use crate::world::{World, everywhere, on};
 
 const TABLES: &str = "CREATE TABLE ledger (order_id VARCHAR(40) NOT NULL, amount DECIMAL(12,2) NOT NULL); \
@@ -308,5 +308,34 @@ fn the_registry_is_asked_as_a_record_would_ask_it() {
         let away = with(&url, "");
         assert_eq!(away.exit, 3, "{}", away.printed);
         away.says("registry", "fail", "does not answer");
+    });
+}
+
+/// A proxy's log-in page, a welcome page, an API of something else: all of them answer with 200.
+#[test]
+fn whatever_else_answers_with_200_is_no_registry() {
+    on(&[Engine::Sqlite], |world| async move {
+        world.db.run(TABLES).await;
+        for (kind, rest) in [
+            (Kind::Confluent, ""),
+            (Kind::Apicurio2, "flavour = \"apicurio\""),
+            (Kind::Apicurio2, "/apis/registry/v2"),
+            (Kind::Apicurio3, "/apis/registry/v3"),
+        ] {
+            for (content, body) in [
+                ("text/html", "<!DOCTYPE html><html>welcome</html>"),
+                ("application/json", "{\"status\":\"ok\"}"),
+                ("text/plain", "ok"),
+            ] {
+                let server = RegistryServer::start(kind).await;
+                server.script(vec![Trouble::Says(200, content, body.as_bytes().to_vec()); 40]);
+                let (path, rest) = if rest.starts_with('/') { (rest, "flavour = \"apicurio\"") } else { ("", rest) };
+                let registry = format!("[registry]\nurl = \"{}{path}\"\n{rest}\n{ROUTES}", server.url);
+                let checked = check(&world, &config(&world, &registry), true);
+                assert_eq!(checked.exit, 1, "{kind:?} {path} {content}: {}", checked.printed);
+                checked.says("registry", "fail", "does not serve as a registry");
+                assert!(checked.printed.contains("`[registry]"), "{}", checked.printed);
+            }
+        }
     });
 }

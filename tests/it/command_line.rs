@@ -94,9 +94,65 @@ fn a_database_that_cannot_be_reached_is_exit_3() {
                 let (code, stdout, stderr) = run(&[command, &["-c", text(&file)]].concat());
                 assert_eq!(code, 3, "{url} {command:?}: {stdout}{stderr}");
                 assert!(!stderr.is_empty() && !stderr.contains("hunter2"), "{stderr}");
+                let refused = stderr.contains("onnection refused") && stderr.contains("`[store] url`");
+                assert!(url.starts_with("sqlite") || refused, "{stderr}");
             }
         }
     });
+}
+
+#[test]
+fn a_database_that_refuses_us_says_why() {
+    on(&[Engine::Postgres, Engine::MariaDb], |world| async move {
+        let address = |change: &dyn Fn(&mut url::Url)| {
+            let mut address = url::Url::parse(&world.db.url).unwrap();
+            change(&mut address);
+            address.to_string()
+        };
+        for (url, why, what) in [
+            (address(&|url| url.set_password(Some("hunter2")).unwrap()), ["28P01", "1045"], "user and password"),
+            (address(&|url| url.set_path("/no_such_database")), ["3D000", "104"], "`[store] url` does not exist"),
+            (
+                address(&|url| url.set_host(Some("no-such-host.invalid")).unwrap()),
+                ["lookup", "lookup"],
+                "host and port",
+            ),
+        ] {
+            let file = world.file(&world.config(CHARGE).replace(&world.db.url, &url));
+            let (code, stdout, stderr) = run(&["receipts", "get", "m-1", "-c", text(&file)]);
+            assert!(code == 1 || code == 3, "{code} {stdout}{stderr}");
+            let why = why[usize::from(world.db.engine == Engine::MariaDb)];
+            assert!(stderr.contains(why) && !stderr.contains("hunter2"), "{why}: {stderr}");
+            // Without rights on it MariaDB does not tell whether a database exists.
+            assert!(stderr.contains(what) || stderr.contains("1044"), "{what}: {stderr}");
+        }
+    });
+}
+
+#[test]
+fn shells_get_their_completions() {
+    for (shell, part) in [("bash", "complete -F"), ("zsh", "#compdef countersign"), ("fish", "complete -c countersign")]
+    {
+        let script = done(&["completions", shell]);
+        for word in [part, "dead-letters", "stop-on-pause"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+    assert_eq!(run(&["completions", "nonsense"]).0, 2);
+}
+
+#[test]
+fn a_position_below_zero_is_refused_with_its_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("records.jsonl");
+    let line = |partition: i32, offset: i64| {
+        format!(r#"{{"topic":"t","partition":{partition},"offset":{offset},"value":"{{}}"}}"#)
+    };
+    std::fs::write(&file, [line(0, 0), line(-1, 0), line(0, -1)].join("\n")).unwrap();
+    let (code, _, stderr) = run(&["inspect", text(&file)]);
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stderr.contains("records.jsonl:2: no record line: `partition` is negative"), "{stderr}");
+    assert!(stderr.contains("records.jsonl:3: no record line: `offset` is negative"), "{stderr}");
 }
 
 #[test]
@@ -164,7 +220,19 @@ fn a_message_and_its_dead_letters_can_be_asked_for() {
 
         let story = json(&[&["explain", "m-1"], &c[..]].concat()).to_string();
         assert!(story.contains("received") && story.contains("parked (conflict)"), "{story}");
-        assert!(done(&[&["explain", "m-1"], &c[..]].concat()).contains("m-1"));
+        // Its own receipt and the one of the other content, as they were pushed, in order.
+        let pushed = world.pushed().await;
+        let of = |code: Option<&str>| {
+            let one = pushed.iter().find(|r| r.message_id.as_deref() == Some("m-1") && r.code.as_deref() == code);
+            one.unwrap_or_else(|| panic!("{code:?} in {pushed:?}")).receipt_id.clone()
+        };
+        let (first, other) = (of(None), of(Some("CONFLICT")));
+        let text = done(&[&["explain", "m-1"], &c[..]].concat());
+        let at = |part: &str| text.rfind(part).unwrap_or_else(|| panic!("{part} in {text}"));
+        assert!(at("received at") < at(&first) && at(&first) < at("parked (conflict)"), "{text}");
+        assert!(at("parked (conflict)") < at(&other) && text.contains("dead letter "), "{text}");
+        assert!(text.contains("repeats of the same content leave no row"), "{text}");
+        assert!(story.contains(&other), "{story}");
         assert_eq!(run(&[&["explain", "nobody"], &c[..]].concat()).0, 1);
 
         let letters = json(&[&["dead-letters", "list"], &c[..]].concat());

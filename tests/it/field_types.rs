@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::broker::Rec;
 use crate::database::Engine;
 use crate::rows::{change, route};
+use crate::wait::until;
 use crate::world::{World, everywhere, on};
 
 const NULL: Value = Value::Null;
@@ -352,5 +353,70 @@ fn labels_of_enums_and_sets_arrive_as_they_are() {
         let rows = world.db.rows("kind, opts", "FROM orders_copy ORDER BY orders_copy.id").await;
         assert_eq!((&rows[..7], &rows[7..]), (&expected[..], &expected[..]));
         running.stop().await;
+    });
+}
+
+/// `true` is no 1: whoever means a number writes one. A column that databases keep booleans in takes it.
+#[test]
+fn a_boolean_is_in_no_column_of_numbers() {
+    everywhere(|world| async move {
+        let (number, flag) = match world.db.engine {
+            Engine::Postgres => ("INTEGER", "BOOLEAN"),
+            Engine::MariaDb => ("INTEGER", "TINYINT(1)"),
+            Engine::Sqlite => ("DECIMAL(12,2)", "INTEGER"),
+        };
+        table(&world, &format!("number {number}, flag {flag}")).await;
+        let row = |id: i64, number: Value, flag: Value| {
+            change("c", id, NULL, json!({"id": id, "number": number, "flag": flag}))
+        };
+        world
+            .send(&[row(1, json!(7), json!(true)), row(2, json!(true), json!(false)), row(3, json!(0), json!(1))])
+            .await;
+        let running = world.start(&route("")).await;
+        running.outcomes(3, "applied=2 parked=1").await;
+        assert_eq!(codes(&world.dead_letters().await), ["type_mismatch"]);
+        let letters = world.db.rows("reason", "FROM countersign_dead_letters").await;
+        assert!(letters[0].contains("number") && letters[0].contains("a boolean"), "{letters:?}");
+        let truths =
+            world.db.rows("orders_copy.id", "FROM orders_copy WHERE flag = (1 = 1) ORDER BY orders_copy.id").await;
+        assert_eq!(truths, ["1", "3"]);
+        running.stop().await;
+    });
+}
+
+#[test]
+fn a_column_of_numbers_takes_no_other_text_on_sqlite_either() {
+    on(&[Engine::Sqlite], |world| async move {
+        for strict in ["", " STRICT"] {
+            let number = if strict.is_empty() { "NUMERIC" } else { "REAL" };
+            world.db.run("DROP TABLE IF EXISTS orders_copy; DELETE FROM countersign_dead_letters").await;
+            let columns = format!("id INTEGER PRIMARY KEY, price {number}, n INTEGER, note TEXT");
+            world.db.run(&format!("CREATE TABLE orders_copy ({columns}){strict};")).await;
+            let base = if strict.is_empty() { 0 } else { 10 };
+            let row = |id: i64, price: Value, n: Value| {
+                let (price, n) = (json!({"id": base + id, "price": price, "n": n, "note": "NaN"}), base + id);
+                change("c", n, NULL, price)
+            };
+            world
+                .send(&[
+                    row(1, json!("garbage!"), json!(1)),
+                    row(2, json!("NaN."), json!(1)),
+                    row(3, json!(1.5), json!("seven")),
+                    row(4, json!(1.5), json!(7)),
+                ])
+                .await;
+            let running = world.start(&route("")).await;
+            until("its four", || async {
+                (world.db.count("FROM orders_copy").await + world.db.count("FROM countersign_dead_letters").await == 4)
+                    .then_some(())
+            })
+            .await;
+            running.stop().await;
+            let reasons = world.db.rows("reason", "FROM countersign_dead_letters ORDER BY id").await;
+            assert_eq!(reasons.len(), 3, "{reasons:?}");
+            let named = reasons.iter().zip(["price", "price", "n"]).all(|(reason, column)| reason.contains(column));
+            assert!(named && reasons.iter().all(|reason| !reason.contains("garbage")), "{reasons:?}");
+            assert_eq!(world.db.rows("price, n, note", "FROM orders_copy").await, ["1.5|7|NaN"]);
+        }
     });
 }

@@ -71,3 +71,28 @@ fn two_broken_contents_under_one_id_in_one_batch_are_both_kept() {
         running.stop().await;
     });
 }
+
+/// Of `{"id":1,"id":2}` nobody can say which one counts: none is taken, and neither message is harmed.
+#[test]
+fn a_name_that_stands_twice_gives_no_id_and_is_parked() {
+    everywhere(|world| async move {
+        world.db.run(TABLES).await;
+        let value = |text: &str| Rec::bare(text.to_owned());
+        world
+            .send(&[
+                value(r#"{"orderId":"m-1","account":"bob","amount":1,"orderId":"m-2"}"#),
+                value(r#"{"orderId":"m-3","account":"bob","amount":1,"amount":100}"#),
+                value(r#"{"orderId":"m-4","account":"bob","amount":1,"note":{"a":1,"a":1}}"#),
+                value(r#"{"orderId":"m-2","account":"bob","amount":1}"#),
+                // In a text it is the text's business.
+                value(r#"{"orderId":"m-5","account":"bob","amount":1,"note":"{\"a\":1,\"a\":2}"}"#),
+            ])
+            .await;
+        let running = world.start(&CHARGE.replace("header:id", "value:orderId")).await;
+        running.outcomes(5, "applied=2 parked=3").await;
+        let letters = world.dead_letters().await;
+        assert!(letters.iter().all(|letter| letter.contains("undecodable") && !letter.contains("m-")), "{letters:?}");
+        assert_eq!(world.ledger().await, ["m-2", "m-5"]);
+        running.stop().await;
+    });
+}

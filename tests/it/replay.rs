@@ -13,6 +13,8 @@ use crate::command_line::run;
 use crate::daemon::program;
 use crate::database::Engine;
 use crate::payments::{BOOK, CHARGE, TABLES, payment};
+use crate::proxy::Proxy;
+use crate::registry_server::{Kind, RegistryServer};
 use crate::wait::{PATIENCE, until};
 use crate::world::{World, everywhere, on};
 
@@ -316,6 +318,7 @@ fn a_broker_that_is_away_leaves_the_receipts_in_the_outbox_and_the_effects_are_t
         let (code, text, stderr) = run(&["replay", "-c", config.to_str().unwrap(), lines.to_str().unwrap()]);
         assert_eq!(code, 0, "{text}{stderr}");
         assert!(stderr.contains("1 receipts wait in the outbox"), "{stderr}");
+        assert!(stderr.contains("waiting, 20 s at most, until 127.0.0.1:1 has the receipts"), "{stderr}");
         once_each(&world, 1).await;
         let config = world.file(&world.config(CHARGE));
         replay(&["-c", config.to_str().unwrap(), lines.to_str().unwrap()]);
@@ -374,5 +377,79 @@ fn a_lease_has_one_owner_at_a_time_until_it_is_given_back_or_runs_out() {
         store.release_lease("relay:x", "a").await.unwrap();
         assert!(take("b", Duration::from_millis(200)).await);
         until("the end of a lease that nobody renews", || async { take("a", long).await.then_some(()) }).await;
+    });
+}
+
+/// An Avro record behind one that needs no schema.
+fn avro_behind_json(world: &World) -> PathBuf {
+    input(world, &[payment("m-0000", "bob", 1), Rec::new("m-0001", &b"\x00\x00\x00\x00\x07\x02"[..])])
+}
+
+#[test]
+fn a_registry_that_is_away_is_said_at_once_and_ends_it_with_3() {
+    on(&[Engine::Sqlite], |world| async move {
+        world.db.run(TABLES).await;
+        let lines = avro_behind_json(&world);
+        let config = world.file(&world.config(&format!("[registry]\nurl = \"http://127.0.0.1:1\"\n{CHARGE}")));
+        let arguments = ["-c", config.to_str().unwrap(), "--wait", "3s", lines.to_str().unwrap()];
+        let began = Instant::now();
+        let (code, stdout, stderr) = run(&[&["replay"][..], &arguments].concat());
+        assert_eq!(code, 3, "{stdout}{stderr}");
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+        assert!(stdout.starts_with("1 records = 1 applied"), "what stands before it is done: {stdout}");
+        let waiting = "countersign: waiting, 3 s at most: the registry at http://127.0.0.1:1 does not answer";
+        assert!(stderr.contains(waiting) && stderr.contains("run it again"), "{stderr}");
+        once_each(&world, 1).await;
+    });
+}
+
+#[test]
+fn a_registry_that_comes_back_in_time_is_all_that_a_replay_waits_for() {
+    on(&[Engine::Sqlite], |world| async move {
+        world.db.run(TABLES).await;
+        let lines = avro_behind_json(&world);
+        let mut registry = RegistryServer::start(Kind::Confluent).await;
+        registry.schema(7, r#"{"type":"record","name":"r","fields":[{"name":"n","type":"int"}]}"#);
+        let text = world.config(&format!("[registry]\nurl = \"{}\"\n{CHARGE}", registry.url));
+        let config = world.file(&text);
+        registry.stop().await;
+        let mut command = program();
+        command.args(["replay", "-c", config.to_str().unwrap(), lines.to_str().unwrap()]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        until("the first one", || async { (world.ledger().await.len() == 1).then_some(()) }).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        registry.resume().await;
+        let ended = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8(ended.stderr).unwrap();
+        // The record has none of the fields that the steps name: parked.
+        assert_eq!(ended.status.code(), Some(1), "{stderr}");
+        assert!(String::from_utf8(ended.stdout).unwrap().contains("1 parked"));
+        assert!(stderr.contains("waiting, 30 s at most"), "{stderr}");
+    });
+}
+
+#[test]
+fn a_database_that_goes_away_in_the_middle_ends_it_with_3() {
+    on(&[Engine::Postgres, Engine::MariaDb], |world| async move {
+        world.db.run(TABLES).await;
+        let server = url::Url::parse(&world.db.url).unwrap();
+        let proxy = Proxy::before(format!("127.0.0.1:{}", server.port().unwrap())).await;
+        let records: Vec<Rec> = (0..6000).map(|n| payment(&format!("m-{n:04}"), "bob", 1)).collect();
+        let lines = input(&world, &records);
+        let text = world.config(CHARGE).replace("[store]\n", "[store]\nbatch = 50\n");
+        let config = world.file(&text.replace(&world.db.url, &proxy.instead_of(&world.db.url)));
+        let mut command = program();
+        command.args(["replay", "-c", config.to_str().unwrap(), "--wait", "2s", lines.to_str().unwrap()]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        until("some of them", || async { (world.ledger().await.len() > 200).then_some(()) }).await;
+        proxy.cut(true);
+        let ended = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(3), "{stderr}");
+        assert!(stderr.contains("run it again"), "{stderr}");
+        proxy.cut(false);
+        let (code, short, _) = replay(&["-c", config.to_str().unwrap(), lines.to_str().unwrap()]);
+        assert_eq!(code, 0, "{short}");
+        once_each(&world, 6000).await;
     });
 }

@@ -83,8 +83,13 @@ fn unavailable() -> Misfit {
 fn ambiguous(text: &str, holds: &Holds) -> bool {
     use crate::store::column::Affinity;
     match holds {
-        Holds::Int { .. } | Holds::Decimal { .. } | Holds::Float32 | Holds::Float64 | Holds::Year => {}
-        Holds::Affinity(Affinity::Integer | Affinity::Real | Affinity::Numeric) => {
+        Holds::Int { .. }
+        | Holds::Flag { .. }
+        | Holds::Decimal { .. }
+        | Holds::Float32
+        | Holds::Float64
+        | Holds::Year => {}
+        Holds::Affinity(Affinity::Integer | Affinity::Real | Affinity::Decimal | Affinity::Numeric) => {
             if number::Extent::of(text).is_none() {
                 return false;
             }

@@ -10,7 +10,8 @@ const LAST_HOUR: &str = "838:59:59";
 
 pub(super) fn bind(value: &Value, holds: &Holds) -> Result<Bind, Misfit> {
     Ok(match (holds, value) {
-        (Holds::Int { least, most }, _) => integer(whole(value, *least, *most)?),
+        (Holds::Bool | Holds::Flag { .. }, Value::Bool(value)) => Bind::Int(i64::from(*value)),
+        (Holds::Int { least, most } | Holds::Flag { least, most }, _) => integer(whole(value, *least, *most)?),
         (Holds::Year, _) => match whole(value, 0, 2155)? {
             year @ 1..=99 => return Err(Misfit::range(format!("it takes {year} for a year of four digits"))),
             year => integer(year),

@@ -26,13 +26,12 @@ impl Extent {
     }
 }
 
-/// The number that a value is, by its text. The texts of `decimal.handling.mode=string` are numbers too.
+/// The number that a value is, by its text. A boolean is none: nobody who counts means `true` by 1. The texts of `decimal.handling.mode=string` are numbers too.
 pub(super) fn text(value: &Value) -> Option<Cow<'_, str>> {
     match value {
         Value::Int(_) | Value::Float(_) => value.as_text(),
         Value::Number(text) | Value::Decimal(text) => Some(Cow::Borrowed(text)),
         Value::Text(text) => Extent::of(text).map(|_| Cow::Borrowed(&**text)),
-        Value::Bool(value) => Some(Cow::Borrowed(if *value { "1" } else { "0" })),
         // The bits of a number, most significant first.
         Value::Bits(bits) => u128::from_str_radix(bits, 2).ok().map(|number| number.to_string().into()),
         _ => None,

@@ -1,6 +1,6 @@
 //! SQLite takes every value in every column and converts by the column's affinity, through doubles where digits are.
 
-use super::{Misfit, double, inexact, kind, number, text, whole};
+use super::{Misfit, double, finite, inexact, kind, number, text, whole};
 use crate::debezium::value::Value;
 use crate::store::Bind;
 use crate::store::column::Affinity;
@@ -9,11 +9,15 @@ pub(super) fn bind(value: &Value, affinity: Affinity) -> Result<Bind, Misfit> {
     match affinity {
         Affinity::Text => text(value).map(Bind::text),
         Affinity::None => anywhere(value),
-        Affinity::Integer => integer(whole(value, i64::MIN.into(), i64::MAX.into())?),
+        Affinity::Integer => match value {
+            Value::Bool(value) => Ok(Bind::Int(i64::from(*value))),
+            _ => integer(whole(value, i64::MIN.into(), i64::MAX.into())?),
+        },
         Affinity::Real => match value {
             Value::Text(_) if number::text(value).is_none() => Err(Misfit::kind("the text is no number")),
             _ => double(value).map(Bind::Float),
         },
+        Affinity::Decimal => number_of(value),
         Affinity::Numeric => numeric(value),
     }
 }
@@ -37,7 +41,7 @@ fn numeric(value: &Value) -> Result<Bind, Misfit> {
 }
 
 fn number_of(value: &Value) -> Result<Bind, Misfit> {
-    let digits = number::text(value).ok_or_else(inexact)?;
+    let digits = finite(value, "number")?;
     match number::whole(&digits) {
         Some(whole) => integer(whole),
         None => number::double(&digits).map(Bind::Float).ok_or_else(inexact),
@@ -73,12 +77,38 @@ mod tests {
     #[test]
     fn numbers_are_numbers_only_with_every_digit() {
         let decimal = |text: &str| Value::Decimal(text.into());
-        assert_eq!(bind(&decimal("12.50"), Affinity::Numeric).unwrap(), Bind::Float(12.5));
+        for affinity in [Affinity::Decimal, Affinity::Numeric] {
+            assert_eq!(bind(&decimal("12.50"), affinity).unwrap(), Bind::Float(12.5));
+        }
         assert_eq!(bind(&decimal("12.00"), Affinity::Numeric).unwrap(), Bind::Int(12));
         assert_eq!(bind(&decimal("12.00"), Affinity::Text).unwrap(), Bind::text("12.00"));
         assert!(bind(&decimal("12345678901234567890.12"), Affinity::Numeric).is_err());
         assert!(bind(&Value::Number("18446744073709551615".into()), Affinity::Integer).is_err());
         assert!(bind(&Value::Json("007".into()), Affinity::Numeric).is_err());
         assert_eq!(bind(&Value::Date("2026-11-29".into()), Affinity::Numeric).unwrap(), Bind::text("2026-11-29"));
+    }
+
+    #[test]
+    fn what_is_no_number_is_in_no_column_of_numbers() {
+        let others = [
+            Value::Text("garbage".into()),
+            Value::Text("NaN".into()),
+            Value::Text("".into()),
+            Value::Float(f64::NAN),
+            Value::Bytes([1, 2].into()),
+            Value::Json("7".into()),
+            Value::Date("2026-11-29".into()),
+        ];
+        for value in &others {
+            for affinity in [Affinity::Integer, Affinity::Real, Affinity::Decimal] {
+                assert!(bind(value, affinity).is_err(), "{value:?} {affinity:?}");
+            }
+        }
+        let yes = Value::Bool(true);
+        assert_eq!(bind(&yes, Affinity::Integer).unwrap(), Bind::Int(1), "what a boolean is kept in");
+        assert!(bind(&yes, Affinity::Real).is_err() && bind(&yes, Affinity::Decimal).is_err());
+        for (text, bound) in [("7", Bind::Int(7)), ("-1.5", Bind::Float(-1.5))] {
+            assert_eq!(bind(&Value::Text(text.into()), Affinity::Decimal).unwrap(), bound);
+        }
     }
 }
