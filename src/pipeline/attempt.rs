@@ -19,7 +19,7 @@ use crate::message::DigestMatch;
 use crate::receipt::code;
 use crate::store::inbox::{BatchHead, NewRow, Seen, Status};
 use crate::store::lanes::{LaneAdvance, LaneKey};
-use crate::store::{Meaning, StoreError, Tx};
+use crate::store::{Dialect, Meaning, StoreError, Tx};
 
 /// The lane in whose name a transaction runs.
 #[derive(Clone, Debug)]
@@ -41,13 +41,16 @@ pub struct Tenure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Plain,
-    /// Postgres keeps 64 subtransactions of a session in its fast path: not more than that.
+    /// Postgres keeps the ids of 64 subtransactions of a session in its fast path, and those that wrote and were
+    /// released count until the end of the transaction: not more messages than that.
     Savepoints,
 }
 
-/// Messages in one transaction with savepoints.
+/// Messages in one transaction with savepoints: one each, released or undone before the next. What a refused one is
+/// asked afterwards takes further ones, one at a time.
 pub const MAX_SAVEPOINTS: usize = 60;
 const SAVEPOINT: &str = "countersign_message";
+const BLAME: &str = "countersign_blame";
 
 /// What to run.
 pub struct Attempt<'a> {
@@ -357,7 +360,7 @@ impl Attempt<'_> {
             };
             if needs_undo(&outcome) {
                 tx.rollback_to(SAVEPOINT).await?;
-                blame(&**effect, tx, delivery, &mut outcome).await;
+                blame(&**effect, tx, delivery, &mut outcome).await.map_err(at)?;
             } else {
                 tx.release_savepoint(SAVEPOINT).await?;
             }
@@ -395,14 +398,30 @@ impl Attempt<'_> {
     }
 }
 
-/// Postgres does not say which column a value was for.
-pub(crate) async fn blame(effect: &dyn Effect, tx: &mut Tx, delivery: &Delivery<'_>, outcome: &mut Outcome) {
-    if let Outcome::Refused(refusal) = outcome
-        && refusal.code == code::DATA_REFUSED
-        && let Some(place) = effect.culprit(tx, delivery).await
-    {
-        refusal.reason = format!("{place}: {}", refusal.reason);
+/// Postgres does not say which column a value was for. Learning what the columns are is a statement too, whose failure
+/// would abort the transaction: all of it is undone.
+///
+/// # Errors
+/// The transaction was interrupted: nothing is known of the value, and the message is to be run again.
+pub(crate) async fn blame(
+    effect: &dyn Effect,
+    tx: &mut Tx,
+    delivery: &Delivery<'_>,
+    outcome: &mut Outcome,
+) -> Result<(), StoreError> {
+    let Outcome::Refused(refusal) = outcome else { return Ok(()) };
+    if refusal.code != code::DATA_REFUSED || tx.dialect() != Dialect::Postgres {
+        return Ok(());
     }
+    tx.savepoint(BLAME).await?;
+    let found = effect.culprit(tx, delivery).await;
+    tx.rollback_to(BLAME).await?;
+    match found {
+        Ok(Some(place)) => refusal.reason = format!("{place}: {}", refusal.reason),
+        Err(error) if error.is_interruption() => return Err(error),
+        Ok(None) | Err(_) => {}
+    }
+    Ok(())
 }
 
 async fn commit(tx: Tx) -> Result<(), StoreError> {

@@ -70,6 +70,18 @@ impl StoreError {
         }
     }
 
+    /// It speaks of the server's state and not of what was asked: no answer, cancelled, no lock, no memory, a
+    /// transaction that was aborted before. Narrower than [`Meaning::Transient`], which every unknown code is.
+    pub fn is_interruption(&self) -> bool {
+        match self {
+            Self::Answer { dialect: Dialect::Postgres, code, .. } => {
+                ["08", "25", "40", "53", "55", "57", "58"].iter().any(|class| code.starts_with(class))
+            }
+            Self::Answer { .. } | Self::Setup(_) => false,
+            Self::Connection(_) | Self::CommitUnknown(_) | Self::Unexpected(_) => true,
+        }
+    }
+
     /// The error and, where that is known, what to do.
     pub fn with_advice(&self) -> String {
         match self.advice() {

@@ -35,6 +35,7 @@ mod proxy;
 mod registry;
 mod registry_server;
 mod rejection;
+mod relaying;
 mod replay;
 mod rows;
 mod sweeping;
