@@ -8,18 +8,19 @@ use rand::Rng as _;
 
 use super::Shared;
 use super::batch::{Entry, Item};
+use super::blame::blame;
 use super::judge::{Judgement, judge};
 use super::marks::valid_marks;
 use super::settle::{OPERATOR, Settled, WAITING, settle};
 use crate::decision::{Outcome, ParkWindow, RecordOutcome, Refusal, RefusalKind};
-use crate::effect::{Delivery, Effect};
+use crate::effect::Delivery;
 use crate::failpoint;
 use crate::gate::Mark;
 use crate::message::DigestMatch;
 use crate::receipt::code;
 use crate::store::inbox::{BatchHead, NewRow, Seen, Status};
 use crate::store::lanes::{LaneAdvance, LaneKey};
-use crate::store::{Dialect, Meaning, StoreError, Tx};
+use crate::store::{Meaning, StoreError, Tx};
 
 /// The lane in whose name a transaction runs.
 #[derive(Clone, Debug)]
@@ -50,7 +51,6 @@ pub enum Mode {
 /// asked afterwards takes further ones, one at a time.
 pub const MAX_SAVEPOINTS: usize = 60;
 const SAVEPOINT: &str = "countersign_message";
-const BLAME: &str = "countersign_blame";
 
 /// What to run.
 pub struct Attempt<'a> {
@@ -396,32 +396,6 @@ impl Attempt<'_> {
         }
         None
     }
-}
-
-/// Postgres does not say which column a value was for. Learning what the columns are is a statement too, whose failure
-/// would abort the transaction: all of it is undone.
-///
-/// # Errors
-/// The transaction was interrupted: nothing is known of the value, and the message is to be run again.
-pub(crate) async fn blame(
-    effect: &dyn Effect,
-    tx: &mut Tx,
-    delivery: &Delivery<'_>,
-    outcome: &mut Outcome,
-) -> Result<(), StoreError> {
-    let Outcome::Refused(refusal) = outcome else { return Ok(()) };
-    if refusal.code != code::DATA_REFUSED || tx.dialect() != Dialect::Postgres {
-        return Ok(());
-    }
-    tx.savepoint(BLAME).await?;
-    let found = effect.culprit(tx, delivery).await;
-    tx.rollback_to(BLAME).await?;
-    match found {
-        Ok(Some(place)) => refusal.reason = format!("{place}: {}", refusal.reason),
-        Err(error) if error.is_interruption() => return Err(error),
-        Ok(None) | Err(_) => {}
-    }
-    Ok(())
 }
 
 async fn commit(tx: Tx) -> Result<(), StoreError> {

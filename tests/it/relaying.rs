@@ -18,8 +18,8 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::command_line::program;
 use crate::constraints::{TABLES, child, routes};
+use crate::daemon::program;
 use crate::payments::{self, BOOK, payment};
 use crate::wait::{stays, until};
 use crate::world::{World, everywhere, in_short};
