@@ -278,6 +278,24 @@ mod tests {
     }
 
     #[test]
+    fn what_speaks_of_the_server_is_an_interruption_and_what_speaks_of_a_value_is_none() {
+        let answer = |code: &str| StoreError::Answer {
+            dialect: Dialect::Postgres,
+            code: code.to_owned(),
+            message: String::new(),
+            constraint: None,
+            column: None,
+        };
+        for code in ["57014", "55P03", "40001", "40P01", "53200", "25P02", "57P01", "08006"] {
+            assert!(answer(code).is_interruption(), "{code}");
+        }
+        // A domain's own function may raise anything: a message must not be tried for ever because of it.
+        for code in ["22P02", "22003", "23514", "42601", "P0001"] {
+            assert!(!answer(code).is_interruption(), "{code}");
+        }
+    }
+
+    #[test]
     fn constraints_are_told_apart_on_every_engine() {
         for (dialect, unique, foreign_key, check) in [
             (Dialect::Postgres, "23505", "23503", "23514"),

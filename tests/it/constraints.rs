@@ -261,38 +261,6 @@ fn a_trigger_that_keeps_rows_out_of_a_set_based_insert_parks_their_messages_alon
     });
 }
 
-/// Postgres does not say which value it refuses, so each is tried by itself; the domain's function lets the first such
-/// question fail as one that was cancelled or got no lock.
-#[test]
-fn a_question_that_was_interrupted_tells_nothing_of_the_value_and_is_asked_again() {
-    for code in ["57014", "55P03"] {
-        on(&[Engine::Postgres], |world| async move {
-            let sql = format!(
-                "CREATE SEQUENCE questions;
-                 CREATE FUNCTION asked(value text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
-                     IF current_query() LIKE 'SELECT%' AND nextval('questions') = 1 THEN
-                         RAISE EXCEPTION 'interrupted' USING ERRCODE = '{code}';
-                     END IF;
-                     RETURN true;
-                 END $$;
-                 CREATE DOMAIN curious AS text CHECK (asked(value));
-                 CREATE TABLE answers (name curious NOT NULL, amount numeric(4, 2) NOT NULL);"
-            );
-            world.db.run(&sql).await;
-            world.send(&[Rec::new("m-1", r#"{"name":"n","amount":"abc"}"#)]).await;
-            let route = "[[route]]\nname = \"r\"\nmatch = { topic = \"TOPIC\" }\nmessage_id = \"header:id\"\n\
-                 [route.effect]\nkind = \"sql\"\n\
-                 steps = [{ sql = \"INSERT INTO answers (name, amount) VALUES (:name, :amount)\" }]\n";
-            let running = world.start(route).await;
-            running.outcomes(1, "parked=1").await;
-            assert!(running.metric("retries_total", "transient") >= 1.0, "{code} was taken for an answer");
-            let reasons = world.db.rows("reason", "FROM countersign_dead_letters").await;
-            assert!(reasons[0].contains("amount"), "{reasons:?}");
-            running.stop().await;
-        });
-    }
-}
-
 #[test]
 fn going_back_to_a_savepoint_ends_it() {
     everywhere(|world| async move {
