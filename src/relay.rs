@@ -1,11 +1,18 @@
-//! The relay: takes committed receipts from the outbox to Kafka, for the lanes that this process owns. Receipts of no
-//! lane (a replay left them), and of lanes of topics that the pipeline does not consume, are taken by one process at a
-//! time, by a lease.
+//! The relay: takes committed receipts from the outbox to Kafka.
 //!
-//! It is the only one that publishes, and waits for the answers of one round before it begins the next, so that no
-//! key is in two flights at once. What was not acknowledged stays in the outbox; after a crash or with the next owner
-//! of the lane it goes out again, with the same `receiptId`.
+//! A receipt belongs to the lane in which its message was first seen, whoever issues it: the lane itself, a replay, or
+//! the sweeper. A lane's receipts are delivered by the process that holds the lane's lease, and by nobody else: so they
+//! go out in the order in which they were enqueued, and no key of a lane is in two flights at once. The lane's owner holds
+//! the lease from its assignment on and gives it back with the assignment. Receipts of a lane whose lease nobody holds
+//! (its partition or topic is not consumed any more, no daemon runs, another configuration owns it and pushes none)
+//! are delivered by whoever comes first, who gives the lease back after each round.
+//!
+//! Before each flight the lease must last for longer than a flight can, by the database's clock and by a clock of
+//! this process that began before the database was asked. A process that is stopped behind that look and goes on
+//! later may still have that one flight under way. What was not acknowledged stays in the outbox; it goes out again,
+//! after a crash or with the next holder, with the same `receiptId`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,19 +24,18 @@ use tracing::{debug, warn};
 use crate::debezium::render::hex;
 use crate::failpoint;
 use crate::kafka::Publisher;
+use crate::kafka::producer::LONGEST_FLIGHT;
 use crate::metrics::Metrics;
 use crate::pipeline::status::{LaneName, Lanes};
-use crate::route::TopicPattern;
-use crate::store::outbox::PendingReceipt;
+use crate::store::outbox::{Pending, PendingReceipt};
 use crate::store::{Store, StoreError};
 
 pub struct Relay {
     pub pipeline: Arc<str>,
     pub store: Store,
     pub publisher: Arc<dyn Publisher>,
+    /// The lanes of this process.
     pub lanes: Lanes,
-    /// What the pipeline consumes: lanes of other topics have no owner.
-    pub consumed: Vec<TopicPattern>,
     /// Letters and digits that no other process has.
     pub owner: String,
     pub metrics: Metrics,
@@ -39,77 +45,141 @@ pub struct Relay {
 
 /// Receipts of one lane in one round.
 const ROUND: usize = 2000;
-/// Looks without being woken: rows of a lane that was just taken over, rows that failed.
+/// Looks without being woken: receipts that others left, receipts that failed.
 const LOOK: Duration = Duration::from_secs(1);
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
-/// How long nobody else takes receipts without an owner, after the process that does so has died.
-const LEASE: Duration = Duration::from_secs(10);
+/// How long nobody else delivers a lane's receipts after the process that did has died.
+const LEASE: Duration = Duration::from_secs(15);
 const RENEW: Duration = Duration::from_secs(3);
 
+/// What a relay has taken on.
+#[derive(Default)]
+struct Duty {
+    /// The own lanes when leases were last asked for, and those of them whose lease was had.
+    own: Vec<LaneName>,
+    held: Vec<LaneName>,
+    renewed: Option<Instant>,
+    /// When the lanes of others were looked at.
+    looked: Option<Instant>,
+}
+
+/// How far the receipts of a lane are delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Round {
+    Done,
+    /// There may be more.
+    More,
+    /// The lease is not ours, or not for long enough.
+    Lapsed,
+}
+
 impl Relay {
-    /// Runs until it is stopped.
+    /// Runs until it is stopped, then delivers once more what waits and gives its leases back.
     pub async fn run(&self, stop: CancellationToken) {
-        let mut looked: Option<Instant> = None;
-        loop {
-            let more = match self.step(&mut looked).await {
-                Ok(more) => more,
+        let mut duty = Duty::default();
+        while !stop.is_cancelled() {
+            let wait = match self.step(&mut duty).await {
+                Ok(true) => continue,
+                Ok(false) => LOOK,
                 Err(error) => {
-                    self.metrics.relay_errors.with_label_values(&[&*self.pipeline]).inc();
-                    debug!(%error, "receipts wait");
-                    tokio::select! {
-                        () = stop.cancelled() => return,
-                        () = tokio::time::sleep(AFTER_FAILURE) => {}
-                    }
-                    continue;
+                    self.troubled(&error);
+                    AFTER_FAILURE
                 }
             };
-            if stop.is_cancelled() {
-                return;
-            }
-            if !more {
-                tokio::select! {
-                    () = stop.cancelled() => {}
-                    () = self.wake.notified() => {}
-                    () = tokio::time::sleep(LOOK) => {}
+            let woken = async {
+                if wait == LOOK {
+                    self.wake.notified().await;
+                } else {
+                    std::future::pending().await
                 }
+            };
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = woken => {}
+                () = tokio::time::sleep(wait) => {}
             }
+        }
+        if let Err(error) = self.others(&[]).await {
+            self.troubled(&error);
+        }
+        // Those that cannot be given back now run out.
+        if let Err(error) = self.release(&duty.held).await {
+            self.troubled(&error);
         }
     }
 
-    /// Looking for what has no owner asks for the whole outbox, so not with every commit of the own lanes.
-    async fn step(&self, looked: &mut Option<Instant>) -> Result<bool, StoreError> {
-        let lanes = self.lanes.assigned();
-        let mut more = self.owned(&lanes).await?;
-        if lanes.is_empty() || looked.is_none_or(|at| at.elapsed() >= LOOK) {
-            let left = self.unowned().await?;
+    fn troubled(&self, error: &StoreError) {
+        self.metrics.relay_errors.with_label_values(&[&*self.pipeline]).inc();
+        debug!(%error, "receipts wait");
+    }
+
+    /// One round over the own lanes and now and then over those of nobody; true if there may be more.
+    async fn step(&self, duty: &mut Duty) -> Result<bool, StoreError> {
+        self.renew(duty).await?;
+        let mut more = false;
+        for lane in &duty.held {
+            match self.deliver(Some(lane)).await? {
+                Round::Done => {}
+                Round::More => more = true,
+                Round::Lapsed => duty.renewed = None,
+            }
+        }
+        // Looking for them asks for the whole outbox, so not with every commit of the own lanes.
+        if duty.looked.is_none_or(|at| at.elapsed() >= LOOK) {
+            let left = self.others(&duty.held).await?;
             if !left {
-                *looked = Some(Instant::now());
+                duty.looked = Some(Instant::now());
             }
             more |= left;
         }
         Ok(more)
     }
 
-    /// One round over these lanes and over what has no owner; true if there may be more.
-    pub async fn round(&self, lanes: &[LaneName]) -> Result<bool, StoreError> {
-        let more = self.owned(lanes).await?;
-        Ok(self.unowned().await? || more)
-    }
-
-    async fn owned(&self, lanes: &[LaneName]) -> Result<bool, StoreError> {
-        let mut more = false;
-        for lane in lanes {
-            more |= self.deliver(Some(lane)).await?;
+    /// Holds the leases of the own lanes, and gives back those of lanes that are not its own any more: nothing of theirs
+    /// is in flight here, for a step ends with its flights.
+    async fn renew(&self, duty: &mut Duty) -> Result<(), StoreError> {
+        let own = self.lanes.assigned();
+        // What another holds is asked for more often.
+        let pace = if duty.held.len() < duty.own.len() { LOOK } else { RENEW };
+        if own == duty.own && duty.renewed.is_some_and(|at| at.elapsed() < pace) {
+            return Ok(());
         }
-        Ok(more)
+        let lost: Vec<LaneName> = duty.held.iter().filter(|lane| !own.contains(lane)).cloned().collect();
+        duty.held.retain(|lane| own.contains(lane));
+        self.release(&lost).await?;
+        duty.renewed = Some(Instant::now());
+        let taken = self.take(own.iter().map(Some)).await;
+        duty.held = match &taken {
+            Ok(taken) => own.iter().filter(|lane| taken.contains(&self.lease(Some(lane)))).cloned().collect(),
+            Err(_) => Vec::new(),
+        };
+        duty.own = own;
+        taken.map(drop)
     }
 
-    /// Delivers the oldest receipts of a lane, or those of none; true if there may be more.
-    async fn deliver(&self, lane: Option<&LaneName>) -> Result<bool, StoreError> {
+    /// Delivers the oldest receipts of a lane, with a lease that is renewed if too little is left of it: the lanes before
+    /// may have taken their time.
+    async fn deliver(&self, lane: Option<&LaneName>) -> Result<Round, StoreError> {
+        match self.fly(lane).await? {
+            Round::Lapsed if self.store.take_lease(&self.lease(lane), &self.owner, LEASE).await? => {
+                self.fly(lane).await
+            }
+            round => Ok(round),
+        }
+    }
+
+    /// Delivers the oldest receipts of a lane, if its lease is ours for as long as that may take.
+    async fn fly(&self, lane: Option<&LaneName>) -> Result<Round, StoreError> {
         let of = lane.map(|(topic, partition)| (&**topic, *partition));
-        let receipts = self.store.pending_receipts(&self.pipeline, of, ROUND).await?;
+        let asked = Instant::now();
+        let lease = (&*self.lease(lane), &*self.owner);
+        let Pending { receipts, lease } = self.store.pending_receipts(&self.pipeline, of, lease, ROUND).await?;
         if receipts.is_empty() {
-            return Ok(false);
+            return Ok(Round::Done);
+        }
+        // The database told what was left when it answered, which was after it was asked.
+        if lease.is_none_or(|left| left.saturating_sub(asked.elapsed()) < LONGEST_FLIGHT) {
+            return Ok(Round::Lapsed);
         }
         failpoint::at("before-produce").await?;
         let delivered = self.publisher.publish(&receipts).await;
@@ -120,50 +190,46 @@ impl Relay {
         self.store.delivered(&delivered).await?;
         failpoint::at("after-mark").await?;
         self.observe(&receipts, delivered.len());
-        Ok(delivered.len() == ROUND)
+        Ok(if delivered.len() == ROUND { Round::More } else { Round::Done })
     }
 
-    /// Receipts whose lane nobody is assigned to, ever: one process delivers them at a time, so that no key is in two
-    /// flights.
-    async fn unowned(&self) -> Result<bool, StoreError> {
-        let unowned = |lane: &Option<LaneName>| {
-            lane.as_ref().is_none_or(|(topic, _)| !self.consumed.iter().any(|pattern| pattern.matches(topic)))
-        };
+    /// One round over the lanes whose lease nobody holds. It is given back after the round, so that an owner who comes
+    /// need not wait for long.
+    async fn others(&self, held: &[LaneName]) -> Result<bool, StoreError> {
         let mut lanes = self.store.lanes_with_receipts(&self.pipeline).await?;
-        lanes.retain(unowned);
-        if lanes.is_empty() || !self.lease().await? {
+        lanes.retain(|lane| lane.as_ref().is_none_or(|lane| !held.contains(lane)));
+        let taken = self.take(lanes.iter().map(Option::as_ref)).await?;
+        lanes.retain(|lane| taken.contains(&self.lease(lane.as_ref())));
+        if lanes.is_empty() {
             return Ok(false);
         }
         let work = async {
             let mut more = false;
             for lane in &lanes {
-                more |= self.deliver(lane.as_ref()).await?;
+                more |= self.deliver(lane.as_ref()).await? == Round::More;
             }
             Ok::<_, StoreError>(more)
         };
-        let renewing = async {
-            loop {
-                tokio::time::sleep(RENEW).await;
-                if let Err(error) = self.lease().await {
-                    debug!(%error, "the lease is not renewed yet");
-                }
-            }
-        };
-        let more = tokio::select! {
-            more = work => more,
-            () = renewing => Ok(true),
-        };
-        self.store.release_lease(&self.lease_name(), &self.owner).await?;
+        let more = work.await;
+        self.store.release_leases(&taken, &self.owner).await?;
         more
     }
 
-    async fn lease(&self) -> Result<bool, StoreError> {
-        self.store.take_lease(&self.lease_name(), &self.owner, LEASE).await
+    async fn take<'a>(
+        &self,
+        lanes: impl Iterator<Item = Option<&'a LaneName>>,
+    ) -> Result<BTreeSet<String>, StoreError> {
+        let names = lanes.map(|lane| self.lease(lane)).collect();
+        self.store.take_leases(&names, &self.owner, LEASE).await
     }
 
-    /// At most 64 bytes, whatever the pipeline's name.
-    fn lease_name(&self) -> String {
-        format!("relay:{}", hex(&Sha256::digest(&*self.pipeline)[..16]))
+    async fn release(&self, lanes: &[LaneName]) -> Result<(), StoreError> {
+        let names = lanes.iter().map(|lane| self.lease(Some(lane))).collect();
+        self.store.release_leases(&names, &self.owner).await
+    }
+
+    fn lease(&self, lane: Option<&LaneName>) -> String {
+        lease_name(&self.pipeline, lane)
     }
 
     fn observe(&self, receipts: &[PendingReceipt], delivered: usize) {
@@ -177,4 +243,16 @@ impl Relay {
             }
         }
     }
+}
+
+/// The name of a lane's lease, at most 64 bytes whatever the names of pipeline and topic.
+pub fn lease_name(pipeline: &str, lane: Option<&LaneName>) -> String {
+    let mut hash = Sha256::new();
+    hash.update((pipeline.len() as u64).to_be_bytes());
+    hash.update(pipeline);
+    if let Some((topic, partition)) = lane {
+        hash.update(partition.to_be_bytes());
+        hash.update(&**topic);
+    }
+    format!("relay:{}", hex(&hash.finalize()[..16]))
 }

@@ -13,12 +13,13 @@ use tracing::{debug, warn};
 use crate::decision::{Outcome, Refusal, RefusalKind};
 use crate::effect::Delivery;
 use crate::pipeline::Shared;
-use crate::pipeline::attempt::blame;
 use crate::pipeline::batch::{Entry, Item, Reader};
-use crate::pipeline::intake;
+use crate::pipeline::blame::blame;
+use crate::pipeline::intake::{self, Hindrance};
 use crate::pipeline::settle::settle_alone;
 use crate::receipt::code;
 use crate::record_line;
+use crate::registry::Registry;
 use crate::store::inbox_entries::Waiting;
 use crate::store::{Meaning, StoreError};
 
@@ -29,6 +30,18 @@ pub struct Sweeper {
 const LOOK: Duration = Duration::from_millis(500);
 const ROUND: i64 = 100;
 const SAVEPOINT: &str = "countersign_waiting";
+
+/// Why a message was not tried, or not to an end.
+enum Untried {
+    Unread(Hindrance),
+    Failed(StoreError),
+}
+
+impl From<StoreError> for Untried {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error)
+    }
+}
 
 impl Sweeper {
     pub async fn run(self, stop: CancellationToken) {
@@ -54,13 +67,25 @@ impl Sweeper {
         let due =
             self.shared.store.due_waiting(&self.shared.pipeline, self.shared.by_key.contains(&true), ROUND).await?;
         let mut reader = Reader::new(Arc::clone(&self.shared.reader));
+        let mut registry = self.shared.registry.as_ref();
+        let mut down = false;
         for waiting in &due {
-            if let Err(error) = self.try_once(&mut reader, waiting).await {
-                // One that cannot be tried must not hold up the others: it comes again later.
-                warn!(%error, "a message set aside could not be tried");
-                let delay = self.shared.options.retry.delay_after(waiting.attempts).as_millis() as i64;
-                self.shared.store.postpone(waiting, delay).await?;
+            match self.try_once(&mut reader, registry, waiting).await {
+                Ok(()) => continue,
+                // What was asked for it would be asked for the others too: not in this round.
+                Err(Untried::Unread(hindrance @ Hindrance::Outage { .. })) => {
+                    (registry, down) = (None, true);
+                    warn!("messages set aside wait for a schema: {}", hindrance.into_reason());
+                }
+                Err(Untried::Unread(_)) if down => {}
+                Err(Untried::Unread(hindrance)) => {
+                    warn!("a message set aside could not be tried: {}", hindrance.into_reason());
+                }
+                Err(Untried::Failed(error)) => warn!(%error, "a message set aside could not be tried"),
             }
+            // One that cannot be tried must not hold up the others: it comes again later.
+            let delay = self.shared.options.retry.delay_after(waiting.attempts).as_millis() as i64;
+            self.shared.store.postpone(waiting, delay).await?;
         }
         if !due.is_empty() {
             self.shared.receipts.notify_one();
@@ -68,15 +93,19 @@ impl Sweeper {
         Ok(due.len())
     }
 
-    async fn try_once(&self, reader: &mut Reader, waiting: &Waiting) -> Result<(), StoreError> {
-        let item = self.item(reader, waiting).await?;
+    async fn try_once(
+        &self,
+        reader: &mut Reader,
+        registry: Option<&Registry>,
+        waiting: &Waiting,
+    ) -> Result<(), Untried> {
+        let item = item(reader, registry, waiting).await?;
+        let unexpected = |what: &str| StoreError::Unexpected(what.to_owned());
         let Entry::Message { key, message } = &item.entry else {
-            return Err(StoreError::Unexpected(
-                "a message set aside is none any more: has its route changed?".to_owned(),
-            ));
+            return Err(unexpected("a message set aside is none any more: has its route changed?").into());
         };
         if *key != waiting.key {
-            return Err(StoreError::Unexpected("a message set aside has another id now".to_owned()));
+            return Err(unexpected("a message set aside has another id now").into());
         }
         let mut tx = self.shared.store.begin().await?;
         let token = rand::rng().random::<i64>();
@@ -92,7 +121,7 @@ impl Sweeper {
             Err(error) if matches!(error.meaning(), Meaning::Transient | Meaning::Fatal) => {
                 effect.forget();
                 tx.rollback().await;
-                return Err(error);
+                return Err(error.into());
             }
             Err(error) => Outcome::Refused(Refusal {
                 kind: RefusalKind::Park,
@@ -104,16 +133,13 @@ impl Sweeper {
         let attempts = waiting.attempts + 1;
         if matches!(outcome, Outcome::Refused(_)) {
             tx.rollback_to(SAVEPOINT).await?;
-            blame(&**effect, &mut tx, &delivery, &mut outcome).await;
+            blame(&**effect, &mut tx, &delivery, &mut outcome).await?;
+        } else if let Err(error) = tx.check_deferred().await {
+            outcome = effect.violated(&error).ok_or(error)?;
+            tx.rollback_to(SAVEPOINT).await?;
+        } else {
+            tx.release_savepoint(SAVEPOINT).await?;
         }
-        let outcome = match tx.check_deferred().await {
-            Ok(()) => outcome,
-            Err(error) => {
-                let outcome = effect.violated(&error).ok_or(error)?;
-                tx.rollback_to(SAVEPOINT).await?;
-                outcome
-            }
-        };
         let outcome = self.bounded(outcome, attempts);
         settle_alone(&self.shared, &mut tx, &item, &outcome, (attempts, &waiting.received_at)).await?;
         match tx.commit().await {
@@ -122,7 +148,7 @@ impl Sweeper {
                 warn!(%error, "a message set aside is looked at again");
                 Ok(())
             }
-            other => other,
+            other => Ok(other?),
         }
     }
 
@@ -138,15 +164,13 @@ impl Sweeper {
             other => other,
         }
     }
+}
 
-    async fn item(&self, reader: &mut Reader, waiting: &Waiting) -> Result<Item, StoreError> {
-        let line = std::str::from_utf8(&waiting.record)
-            .map_err(|_| StoreError::Unexpected("a record line is not UTF-8".into()))?;
-        let record =
-            record_line::read(line).map_err(|error| StoreError::Unexpected(format!("a record line: {error}")))?;
-        match intake::entry(reader, &record, 0, self.shared.registry.as_ref()).await {
-            Ok(entry) => Ok(Item { record, entry }),
-            Err(hindrance) => Err(StoreError::Unexpected(hindrance.into_reason())),
-        }
-    }
+async fn item(reader: &mut Reader, registry: Option<&Registry>, waiting: &Waiting) -> Result<Item, Untried> {
+    let line = std::str::from_utf8(&waiting.record)
+        .map_err(|_| StoreError::Unexpected("a record line is not UTF-8".into()))?;
+    let record = record_line::read(line).map_err(|error| StoreError::Unexpected(format!("a record line: {error}")))?;
+    // The topic's generation stands in the keys of records without an id alone, and those are never set aside.
+    let entry = intake::entry(reader, &record, 0, registry).await.map_err(Untried::Unread)?;
+    Ok(Item { record, entry })
 }

@@ -44,16 +44,14 @@ impl Replayer {
             Some(topic) => Some(KafkaPublisher::new(&connection(&config), topic)?),
             None => None,
         };
-        let consumed = config.kafka.topics.clone();
         let shared = Arc::new(Pipeline::new(config, Metrics::new())?.into_shared());
         let relay = publisher.map(|publisher| {
             Arc::new(Relay {
                 pipeline: Arc::clone(&shared.pipeline),
                 store: shared.store.clone(),
                 publisher: Arc::new(publisher),
-                // The daemon's lanes are its own: here goes only what has no owner.
+                // None is its own: it delivers for those that no daemon has.
                 lanes: Lanes::default(),
-                consumed,
                 owner: unique_word(),
                 metrics: shared.metrics.clone(),
                 wake: Arc::clone(&shared.receipts),
@@ -85,11 +83,14 @@ impl Replayer {
         Some(tokio::spawn(async move { relay.run(stop).await }))
     }
 
-    /// Waits until no receipt of a replay waits any more, or the time is up; how many are left.
+    /// Waits until no receipt waits that is there now, or the time is up; how many are left. Whoever has the lease of
+    /// their lanes delivers them, a daemon perhaps.
     pub async fn delivered(&self, patience: Duration) -> Result<i64, StoreError> {
         let until = tokio::time::Instant::now() + patience;
+        let (store, pipeline) = (&self.shared.store, &*self.shared.pipeline);
+        let Some(newest) = store.newest_pending(pipeline).await? else { return Ok(0) };
         loop {
-            let left = self.shared.store.count_unassigned(&self.shared.pipeline).await?;
+            let left = store.count_pending_to(pipeline, newest).await?;
             if left == 0 || tokio::time::Instant::now() >= until {
                 return Ok(left);
             }

@@ -51,38 +51,31 @@ impl Running {
         ));
         let publisher = self.publisher()?;
         let relay_stop = CancellationToken::new();
-        let relay = publisher.as_ref().map(|publisher| {
-            Arc::new(Relay {
+        let mut relaying = JoinSet::new();
+        if let Some(publisher) = publisher {
+            let relay = Relay {
                 pipeline: Arc::clone(&self.shared.pipeline),
                 store: self.shared.store.clone(),
-                publisher: Arc::clone(publisher) as Arc<dyn Publisher>,
+                publisher: publisher as Arc<dyn Publisher>,
                 lanes: self.view.lanes.clone(),
-                consumed: self.config.kafka.topics.clone(),
                 owner: unique_word(),
                 metrics: self.shared.metrics.clone(),
                 wake: Arc::clone(&self.shared.receipts),
-            })
-        });
-        let mut relaying = JoinSet::new();
-        if let Some(relay) = &relay {
-            let (relay, stop) = (Arc::clone(relay), relay_stop.clone());
+            };
+            let stop = relay_stop.clone();
             relaying.spawn(async move { relay.run(stop).await });
         }
         let mut lanes = JoinSet::new();
         let followed = self.follow(&consumer, assigned, &mut lanes, &stop).await;
         self.view.health.stopping();
         info!(pipeline = %self.shared.pipeline, "stopping");
-        let owned = self.view.lanes.assigned();
         consumer.stop().await;
         while lanes.join_next().await.is_some() {}
         parts.cancel();
         relay_stop.cancel();
         while tasks.join_next().await.is_some() {}
-        while relaying.join_next().await.is_some() {}
-        if let Some(relay) = relay {
-            // What the last batches left; the next owner delivers what does not go through now.
-            let _ = tokio::time::timeout(LAST_ROUND, relay.round(&owned)).await;
-        }
+        // What the last batches left; the next owner delivers what does not go through now.
+        let _ = tokio::time::timeout(LAST_ROUND, async { while relaying.join_next().await.is_some() {} }).await;
         self.shared.store.close().await;
         info!(pipeline = %self.shared.pipeline, "stopped");
         followed

@@ -183,7 +183,7 @@ impl From<WindowError> for Failure {
         let text = error.to_string();
         match error {
             WindowError::Unreachable(_) => Self::Unreachable(text),
-            WindowError::Refused(_) | WindowError::Lost { .. } => Self::Failed(text),
+            WindowError::Refused(_) | WindowError::Lost { .. } | WindowError::Open { .. } => Self::Failed(text),
             WindowError::Setup(_) | WindowError::NoTopic(_) | WindowError::NoPartition { .. } => Self::Usage(text),
         }
     }

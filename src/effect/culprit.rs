@@ -2,32 +2,33 @@
 
 use crate::decision::{Outcome, Refusal, RefusalKind};
 use crate::receipt::code;
-use crate::store::{Bind, Dialect, Meaning, StoreError, Tx};
+use crate::store::{Bind, Meaning, StoreError, Tx};
 
 const SAVEPOINT: &str = "countersign_culprit";
 
-/// Casts each value by itself to the type of its place; the first one that the database refuses is it. Only Postgres
-/// needs this: MySQL and SQLite name the column in their message.
-pub(super) async fn find(tx: &mut Tx, values: Vec<(String, String, Bind)>) -> Option<String> {
+/// Casts each value by itself to the type of its place; the first one that the database refuses is it. Only for
+/// Postgres: MySQL and SQLite name the column in their message.
+///
+/// # Errors
+/// A question that got no answer of its own tells nothing of the value: a statement that was cancelled, say.
+pub(super) async fn find(tx: &mut Tx, values: Vec<(String, String, Bind)>) -> Result<Option<String>, StoreError> {
     let dialect = tx.dialect();
-    if dialect != Dialect::Postgres {
-        return None;
-    }
     for (name, cast, bind) in values {
         if !matches!(bind, Bind::Text(_)) {
             continue;
         }
-        tx.savepoint(SAVEPOINT).await.ok()?;
+        tx.savepoint(SAVEPOINT).await?;
         let tried = tx.fetch(&format!("SELECT {} IS NULL", dialect.cast("$1", &cast)), vec![bind]).await;
-        tx.rollback_to(SAVEPOINT).await.ok()?;
+        tx.rollback_to(SAVEPOINT).await?;
         match tried {
             Err(error) if error.is_unreadable() || matches!(error.meaning(), Meaning::Poison | Meaning::Check) => {
-                return Some(name);
+                return Ok(Some(name));
             }
+            Err(error) if error.is_interruption() => return Err(error),
             Err(_) | Ok(_) => {}
         }
     }
-    None
+    Ok(None)
 }
 
 /// A text that the type of its place cannot read, in a statement that was prepared before: a fault of the message and

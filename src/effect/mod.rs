@@ -55,10 +55,10 @@ pub trait Effect: Send + Sync {
         None
     }
 
-    /// The column or parameter whose value the database refuses, where its error does not say. Asked after the
-    /// message was undone; whatever is tried here is undone as well.
-    async fn culprit(&self, _tx: &mut Tx, _delivery: &Delivery<'_>) -> Option<String> {
-        None
+    /// The column or parameter whose value the database refuses, where its error does not say. Asked on Postgres
+    /// alone, after the message was undone; whatever is tried here is undone as well, also after `Err`.
+    async fn culprit(&self, _tx: &mut Tx, _delivery: &Delivery<'_>) -> Result<Option<String>, StoreError> {
+        Ok(None)
     }
 
     /// A statement or table changed underneath: what was learned about it is forgotten.

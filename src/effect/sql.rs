@@ -263,9 +263,10 @@ impl Effect for SqlEffect {
         self.steps.iter().find_map(|step| violation(error, step.violations))
     }
 
-    async fn culprit(&self, tx: &mut Tx, delivery: &Delivery<'_>) -> Option<String> {
-        let (prepared, mut bound) = self.bound(tx, std::slice::from_ref(delivery)).await.ok()?;
-        let steps = self.steps.iter().zip(&prepared.steps).zip(bound.pop()?.ok()?);
+    async fn culprit(&self, tx: &mut Tx, delivery: &Delivery<'_>) -> Result<Option<String>, StoreError> {
+        let (prepared, mut bound) = self.bound(tx, std::slice::from_ref(delivery)).await?;
+        let Some(Ok(bound)) = bound.pop() else { return Ok(None) };
+        let steps = self.steps.iter().zip(&prepared.steps).zip(bound);
         let tries = steps.flat_map(|((step, known), binds)| {
             let places = step.sql.params().zip(&known.places).zip(binds);
             places.filter_map(|((param, place), bind)| {

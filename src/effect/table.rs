@@ -346,9 +346,9 @@ impl Effect for TableEffect {
         violation(error, self.spec.violations)
     }
 
-    async fn culprit(&self, tx: &mut Tx, delivery: &Delivery<'_>) -> Option<String> {
-        let (columns, mut changes) = self.changes(tx, std::slice::from_ref(delivery)).await.ok()?;
-        let change = changes.pop()??.ok()?;
+    async fn culprit(&self, tx: &mut Tx, delivery: &Delivery<'_>) -> Result<Option<String>, StoreError> {
+        let (columns, mut changes) = self.changes(tx, std::slice::from_ref(delivery)).await?;
+        let Some(Some(Ok(change))) = changes.pop() else { return Ok(None) };
         let cells = change.key.cells.iter().chain(change.cells.iter().flat_map(|cells| &cells.cells));
         let tries = cells.filter_map(|cell| {
             let column = columns.find(&cell.column, tx.dialect())?;

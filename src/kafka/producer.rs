@@ -1,5 +1,7 @@
 //! Receipts on their way to Kafka.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use futures::future::join_all;
 use rdkafka::error::KafkaError;
@@ -10,9 +12,15 @@ use tracing::warn;
 use super::client::Connection;
 use crate::store::outbox::PendingReceipt;
 
+/// A receipt that is not acknowledged after this is given up, to be given again.
+const ACKNOWLEDGED: Duration = Duration::from_secs(8);
+/// When everything that was given to [`Publisher::publish`] has left the client for good: librdkafka looks once a second
+/// for what has run out.
+pub const LONGEST_FLIGHT: Duration = ACKNOWLEDGED.saturating_add(Duration::from_secs(2));
+
 /// Delivers receipts.
 ///
-/// Called by one task at a time. The ids that come back were acknowledged; every other receipt may have been
+/// Called by one task at a time, and answers within [`LONGEST_FLIGHT`]. The ids that come back were acknowledged; every other receipt may have been
 /// delivered too and is given again, so consumers must tolerate repeats. Receipts of one key are delivered in the
 /// order in which they are given.
 #[async_trait]
@@ -28,12 +36,14 @@ pub struct KafkaPublisher {
 impl KafkaPublisher {
     pub fn new(connection: &Connection, topic: &str) -> Result<Self, KafkaError> {
         let mut config = connection.config();
+        // Another name of what is set below.
+        config.remove("delivery.timeout.ms");
         config
             // Order per key and no repeats within one life of the producer.
             .set("enable.idempotence", "true")
             .set("linger.ms", "5")
             .set("compression.type", "lz4")
-            .set("message.timeout.ms", "30000");
+            .set("message.timeout.ms", ACKNOWLEDGED.as_millis().to_string());
         Ok(Self { producer: config.create()?, topic: topic.to_owned() })
     }
 }

@@ -62,11 +62,18 @@ pub enum WindowError {
     NoPartition { topic: String, partition: i32, count: usize },
     #[error("{topic}/{partition} lost its records from {offset} on while it was read: retention or a new topic")]
     Lost { topic: String, partition: i32, offset: i64 },
+    #[error(
+        "{topic}/{partition}: offsets {from} to {last} were not read, for a transaction that began at {from} is open \
+         still: wait for its end, or ask for less with `--to {from}`"
+    )]
+    Open { topic: String, partition: i32, from: i64, last: i64 },
 }
 
 /// A window whose bounds are known.
 pub struct Window {
     consumer: BaseConsumer,
+    /// Sees open transactions too: asked for the ends of logs, reads nothing.
+    asker: BaseConsumer,
     topic: Arc<str>,
     spans: Vec<Span>,
 }
@@ -77,6 +84,18 @@ const ASK: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(100);
 /// A partition that is not read to its end delivers something, or an end, long before.
 const SILENCE: Duration = Duration::from_secs(30);
+/// Between two looks whether an open transaction has ended.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// How the reading of a partition ended.
+enum Ended {
+    /// Nothing more is wanted.
+    Enough,
+    /// At or behind the window's end.
+    Behind,
+    /// At the last stable offset, wherever that was.
+    LastStable,
+}
 
 impl Window {
     /// Finds the bounds. Blocks, as [`Window::read`] does: not for the async runtime's threads.
@@ -98,21 +117,20 @@ impl Window {
                 return Err(WindowError::NoPartition { topic: options.topic.clone(), partition, count });
             }
         };
-        let consumer = consumer(&options.connection)?;
-        let spans = partitions.map(|partition| span(&consumer, options, partition)).collect::<Result<_, _>>()?;
-        Ok(Self { consumer, topic: Arc::from(options.topic.as_str()), spans })
+        let consumer = consumer(&options.connection, "read_committed")?;
+        let asker = self::consumer(&options.connection, "read_uncommitted")?;
+        let spans = partitions.map(|partition| span(&asker, options, partition)).collect::<Result<_, _>>()?;
+        Ok(Self { consumer, asker, topic: Arc::from(options.topic.as_str()), spans })
     }
 
     pub fn spans(&self) -> &[Span] {
         &self.spans
     }
 
-    /// Reads partition after partition, each in the order of its offsets, until `each` says false or `stopped` true.
+    /// Reads partition after partition, each in the order of its offsets and to the end of its span, until `each` says
+    /// false or `stopped` true.
     pub fn read(self, stopped: &dyn Fn() -> bool, each: &mut dyn FnMut(Record) -> bool) -> Result<(), WindowError> {
         for span in self.spans.iter().filter(|span| span.from < span.to) {
-            let mut list = TopicPartitionList::new();
-            list.add_partition_offset(&self.topic, span.partition, Offset::Offset(span.from)).map_err(told)?;
-            self.consumer.assign(&list).map_err(told)?;
             if !self.read_span(span, stopped, each)? {
                 break;
             }
@@ -121,43 +139,101 @@ impl Window {
     }
 
     /// False if nothing more is wanted.
+    ///
+    /// Offsets of markers, of aborted records and of those that compaction took are never delivered. That all is read is
+    /// known by a record at or behind the end of the span, or by the end of what is stable, if that was at or behind it
+    /// before this reading began: librdkafka does not say which end it came to.
     fn read_span(
         &self,
         span: &Span,
         stopped: &dyn Fn() -> bool,
         each: &mut dyn FnMut(Record) -> bool,
     ) -> Result<bool, WindowError> {
-        let mut heard = Instant::now();
         let mut next = span.from;
+        let mut stable = self.stable(span)?;
+        loop {
+            let mut list = TopicPartitionList::new();
+            list.add_partition_offset(&self.topic, span.partition, Offset::Offset(next)).map_err(told)?;
+            self.consumer.assign(&list).map_err(told)?;
+            match self.read_stable(span, &mut next, stopped, each)? {
+                Ended::Enough => return Ok(false),
+                Ended::Behind => return Ok(true),
+                Ended::LastStable if stable >= span.to => return Ok(true),
+                Ended::LastStable => match self.await_stable(span, stable.max(next), stopped)? {
+                    Some(grown) => stable = grown,
+                    None => return Ok(false),
+                },
+            }
+        }
+    }
+
+    /// Reads on from `next` until the end of the span, or of what is stable.
+    fn read_stable(
+        &self,
+        span: &Span,
+        next: &mut i64,
+        stopped: &dyn Fn() -> bool,
+        each: &mut dyn FnMut(Record) -> bool,
+    ) -> Result<Ended, WindowError> {
+        let mut heard = Instant::now();
         let mut trouble = None;
-        // Offsets of markers, of aborted records and of those that compaction took are never delivered: the end is
-        // a record at or behind it, or the end of the log.
-        while next < span.to {
+        while *next < span.to {
             if stopped() {
-                return Ok(false);
+                return Ok(Ended::Enough);
             }
             match self.consumer.poll(POLL) {
-                Some(Ok(message)) if message.partition() == span.partition => {
+                // Of the partition before, or fetched before this reading began.
+                Some(Ok(message)) if message.partition() != span.partition || message.offset() < *next => {}
+                Some(Ok(message)) => {
                     if message.offset() >= span.to {
                         break;
                     }
-                    next = message.offset() + 1;
+                    *next = message.offset() + 1;
                     if !each(record_of(&message, &self.topic)) {
-                        return Ok(false);
+                        return Ok(Ended::Enough);
                     }
                     heard = Instant::now();
                 }
-                // Of the partition before.
-                Some(Ok(_)) | None => {}
-                Some(Err(KafkaError::PartitionEOF(partition))) if partition == span.partition => break,
-                Some(Err(error)) => trouble = self.trouble(error, span, next)?.or(trouble),
+                None => {}
+                Some(Err(KafkaError::PartitionEOF(partition))) if partition == span.partition => {
+                    return Ok(Ended::LastStable);
+                }
+                Some(Err(error)) => trouble = self.trouble(error, span, *next)?.or(trouble),
             }
             if heard.elapsed() > SILENCE {
                 let what = trouble.unwrap_or_else(|| "nothing more comes".to_owned());
                 return Err(WindowError::Unreachable(format!("{}/{}: {what}", self.topic, span.partition)));
             }
         }
-        Ok(true)
+        Ok(Ended::Behind)
+    }
+
+    /// The offset behind the last stable record: an open transaction begins there, or the log ends.
+    fn stable(&self, span: &Span) -> Result<i64, WindowError> {
+        self.consumer.fetch_watermarks(&self.topic, span.partition, ASK).map(|(_, stable)| stable).map_err(unreachable)
+    }
+
+    /// Waits until more is stable than `stable`, but not for ever. None if it was stopped.
+    fn await_stable(&self, span: &Span, stable: i64, stopped: &dyn Fn() -> bool) -> Result<Option<i64>, WindowError> {
+        let began = Instant::now();
+        loop {
+            let now = self.stable(span)?;
+            if now > stable {
+                return Ok(Some(now));
+            }
+            let (topic, partition) = (self.topic.to_string(), span.partition);
+            let (_, high) = self.asker.fetch_watermarks(&self.topic, partition, ASK).map_err(unreachable)?;
+            if high < span.to {
+                return Err(WindowError::Lost { topic, partition, offset: high });
+            }
+            if began.elapsed() > SILENCE {
+                return Err(WindowError::Open { topic, partition, from: now, last: span.to - 1 });
+            }
+            if stopped() {
+                return Ok(None);
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// What may pass by itself is only noted.
@@ -185,7 +261,7 @@ impl Window {
     }
 }
 
-fn consumer(connection: &Connection) -> Result<BaseConsumer, WindowError> {
+fn consumer(connection: &Connection, isolation: &str) -> Result<BaseConsumer, WindowError> {
     let mut config = connection.config();
     config
         .set("group.id", GROUP)
@@ -193,7 +269,7 @@ fn consumer(connection: &Connection) -> Result<BaseConsumer, WindowError> {
         .set("enable.auto.offset.store", "false")
         // Beginning somewhere else would pass over records without a word.
         .set("auto.offset.reset", "error")
-        .set("isolation.level", "read_committed")
+        .set("isolation.level", isolation)
         .set("enable.partition.eof", "true")
         .set("fetch.wait.max.ms", "100")
         .set("queued.max.messages.kbytes", "16384")

@@ -8,12 +8,13 @@ use rand::Rng as _;
 
 use super::Shared;
 use super::batch::{Entry, Item};
+use super::blame::blame;
 use super::judge::{Judgement, judge};
 use super::marks::valid_marks;
 use super::queue::{self, Queues};
 use super::settle::{OPERATOR, Settled, WAITING, settle};
 use crate::decision::{Outcome, ParkWindow, RecordOutcome, Refusal, RefusalKind};
-use crate::effect::{Delivery, Effect};
+use crate::effect::Delivery;
 use crate::failpoint;
 use crate::gate::Mark;
 use crate::message::DigestMatch;
@@ -42,11 +43,13 @@ pub struct Tenure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Plain,
-    /// Postgres keeps 64 subtransactions of a session in its fast path: not more than that.
+    /// Postgres keeps the ids of 64 subtransactions of a session in its fast path, and those that wrote and were
+    /// released count until the end of the transaction: not more messages than that.
     Savepoints,
 }
 
-/// Messages in one transaction with savepoints.
+/// Messages in one transaction with savepoints: one each, released or undone before the next. What a refused one is
+/// asked afterwards takes further ones, one at a time.
 pub const MAX_SAVEPOINTS: usize = 60;
 const SAVEPOINT: &str = "countersign_message";
 
@@ -385,7 +388,7 @@ impl Attempt<'_> {
             };
             if needs_undo(&outcome) {
                 tx.rollback_to(SAVEPOINT).await?;
-                blame(&**effect, tx, delivery, &mut outcome).await;
+                blame(&**effect, tx, delivery, &mut outcome).await.map_err(at)?;
             } else {
                 tx.release_savepoint(SAVEPOINT).await?;
             }
@@ -421,16 +424,6 @@ impl Attempt<'_> {
             }
         }
         None
-    }
-}
-
-/// Postgres does not say which column a value was for.
-pub(crate) async fn blame(effect: &dyn Effect, tx: &mut Tx, delivery: &Delivery<'_>, outcome: &mut Outcome) {
-    if let Outcome::Refused(refusal) = outcome
-        && refusal.code == code::DATA_REFUSED
-        && let Some(place) = effect.culprit(tx, delivery).await
-    {
-        refusal.reason = format!("{place}: {}", refusal.reason);
     }
 }
 

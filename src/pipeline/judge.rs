@@ -39,6 +39,8 @@ pub(super) struct Conflict {
     pub faulty: Faulty,
     /// The digest of the content that came now.
     pub digest: String,
+    /// Topic and partition of the one that came first.
+    pub first: (String, i64),
 }
 
 /// Judges all records of a batch in order. `own` is this attempt's token.
@@ -97,7 +99,8 @@ fn repeated<'a>(item: &'a Item, row: &Seen, in_batch: bool) -> Judgement<'a> {
     let conflict = |faulty: Faulty, digest: &Digest| {
         let fault = Fault::new("conflict", "this id was used before with other content");
         let faulty = Faulty { class: "conflict", fault, ..faulty };
-        Judgement::Conflict(Conflict { faulty, digest: digest.as_str().to_owned() })
+        let first = (row.topic.clone(), row.partition);
+        Judgement::Conflict(Conflict { faulty, digest: digest.as_str().to_owned(), first })
     };
     match &item.entry {
         Entry::Skip(reason) => Judgement::Skip(*reason),

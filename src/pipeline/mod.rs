@@ -2,6 +2,7 @@
 
 pub mod attempt;
 pub mod batch;
+pub(crate) mod blame;
 mod fence;
 pub mod intake;
 mod judge;

@@ -1,5 +1,9 @@
-//! Records from elsewhere than an assignment through the same pipeline: no lane row is read or written, and the gate
+//! Records from elsewhere than an assignment through the same pipeline: no lane row is written or locked, and the gate
 //! is not asked. The inbox row is the fence, so that a replay may run beside the daemon and as often as one likes.
+//!
+//! Of a lane's row one thing is read, the topic's generation: a record without a usable id is known by its place, and
+//! must be the same record for the daemon and for a replay. Records of a former life of the topic that was made anew
+//! are taken for those that stand in their places now.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -10,9 +14,10 @@ use tokio_util::sync::CancellationToken;
 use super::Shared;
 use super::attempt::{Committed, Lane};
 use super::batch::Reader;
-use super::processor::{Halt, Processor};
+use super::processor::{Halt, Processor, backoff};
 use super::status::{LaneName, LaneState, Lanes};
 use crate::record::Record;
+use crate::store::Meaning;
 use crate::store::lanes::LaneKey;
 
 pub struct Replay {
@@ -21,12 +26,14 @@ pub struct Replay {
     lanes: Lanes,
     reader: Reader,
     reading: Arc<AtomicBool>,
+    generations: HashMap<LaneName, i64>,
 }
 
 impl Replay {
     pub fn new(shared: Arc<Shared>, stop: CancellationToken) -> Self {
         let reader = Reader::new(Arc::clone(&shared.reader));
-        Self { shared, stop, lanes: Lanes::default(), reader, reading: Arc::default() }
+        let (lanes, reading, generations) = (Lanes::default(), Arc::default(), HashMap::new());
+        Self { shared, stop, lanes, reader, reading, generations }
     }
 
     /// How the partition at hand stands, to be looked at while [`Replay::apply`] runs.
@@ -78,12 +85,20 @@ impl Replay {
             partition: position.partition,
         };
         let name = (Arc::clone(&key.topic), key.partition);
-        let processor = Processor {
+        let mut processor = Processor {
             shared: Arc::clone(&self.shared),
             lane: Lane { key, generation: 0, tenure: None },
             lanes: self.lanes.clone(),
             stop: self.stop.clone(),
             known_next: AtomicI64::new(0),
+        };
+        processor.lane.generation = match self.generations.get(&name) {
+            Some(generation) => *generation,
+            None => {
+                let generation = processor.generation().await?;
+                self.generations.insert(name.clone(), generation);
+                generation
+            }
         };
         let end = position.offset.saturating_add(1);
         let mut waiting = VecDeque::from(records);
@@ -98,6 +113,27 @@ impl Replay {
             ended?;
         }
         Ok(())
+    }
+}
+
+impl Processor {
+    /// The topic's generation as far as a lane knows of it; 0 where there has been none. Asked until there is an answer.
+    async fn generation(&self) -> Result<i64, Halt> {
+        let mut failures = 0;
+        loop {
+            let error = match self.shared.store.lane(&self.lane.key).await {
+                Ok(row) => return Ok(row.map_or(0, |row| row.generation)),
+                Err(error) => error,
+            };
+            failures += 1;
+            let state = match error.meaning() {
+                Meaning::Fatal => LaneState::Stopped(error.with_advice()),
+                Meaning::Transient | Meaning::Unique | Meaning::ForeignKey | Meaning::Check | Meaning::Poison => {
+                    LaneState::Retrying(error.to_string())
+                }
+            };
+            self.stand(state, backoff(failures)).await?;
+        }
     }
 }
 

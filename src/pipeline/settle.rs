@@ -66,13 +66,18 @@ pub(super) async fn settle(
             Judgement::Conflict(conflict) => desk.conflict(item, conflict).await?,
         }
     }
-    let Desk { recorded, marks, receipts, told, .. } = desk;
-    let relayed_by = attempt.lane.tenure.as_ref().map(|_| (&*lane.topic, lane.partition));
-    tx.enqueue_receipts(&attempt.shared.pipeline, relayed_by, &row.now, receipts).await?;
+    let Desk { recorded, marks, receipts, elsewhere, told, .. } = desk;
+    let pipeline = &attempt.shared.pipeline;
+    // Also without an assignment: the lane's owner, or whoever takes its place, delivers them in order.
+    tx.enqueue_receipts(pipeline, Some((&lane.topic, lane.partition)), &row.now, receipts).await?;
+    for (topic, partition, receipt) in elsewhere {
+        tx.enqueue_receipts(pipeline, Some((&topic, partition)), &row.now, vec![receipt]).await?;
+    }
     Ok(Settled { recorded, marks, receipts: told })
 }
 
-/// Settles one message outside its lane, after this many tries. Its receipt goes the way of its lane's.
+/// Settles one message outside its lane, after this many tries. Its receipt goes the way of its first one: a message is
+/// set aside where it was first seen, and its record says where that was.
 pub(crate) async fn settle_alone(
     shared: &Shared,
     tx: &mut Tx,
@@ -163,14 +168,16 @@ struct Desk<'a, 't> {
     recorded: Vec<Recorded>,
     marks: Vec<Mark>,
     receipts: Vec<NewReceipt>,
+    /// Receipts of messages that were first seen in another lane, and that lane.
+    elsewhere: Vec<(String, i32, NewReceipt)>,
     /// Receipts issued, pushed or not.
     told: usize,
 }
 
 impl<'a, 't> Desk<'a, 't> {
     fn new(shared: &'a Shared, tx: &'t mut Tx, now: &'a str, attempts: i64) -> Self {
-        let (recorded, marks, receipts) = (Vec::new(), Vec::new(), Vec::new());
-        Self { shared, tx, now, attempts, marking: None, recorded, marks, receipts, told: 0 }
+        let (recorded, marks, receipts, elsewhere) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { shared, tx, now, attempts, marking: None, recorded, marks, receipts, elsewhere, told: 0 }
     }
 
     fn count(&mut self, outcome: RecordOutcome, reason: Option<&str>) {
@@ -278,6 +285,14 @@ impl<'a, 't> Desk<'a, 't> {
         if self.dead_letter(&subject, "conflict", Why { code: name, reason }).await? {
             let why = Why { code: code::CONFLICT, reason };
             self.tell(&subject, ReceiptStatus::Failed, Some(why), ReceiptKind::Conflict { digest: &conflict.digest });
+            let position = &subject.item.record.position;
+            let (topic, partition) = &conflict.first;
+            if (&*position.topic, i64::from(position.partition)) != (topic, *partition) {
+                // Behind what the first one was told.
+                let partition = i32::try_from(*partition)
+                    .map_err(|_| StoreError::Unexpected("an inbox row without a partition".to_owned()))?;
+                self.elsewhere.extend(self.receipts.pop().map(|receipt| (topic.clone(), partition, receipt)));
+            }
         }
         self.count(RecordOutcome::Conflict, Some(name));
         Ok(())

@@ -70,6 +70,18 @@ impl StoreError {
         }
     }
 
+    /// It speaks of the server's state and not of what was asked: no answer, cancelled, no lock, no memory, a
+    /// transaction that was aborted before. Narrower than [`Meaning::Transient`], which every unknown code is.
+    pub fn is_interruption(&self) -> bool {
+        match self {
+            Self::Answer { dialect: Dialect::Postgres, code, .. } => {
+                ["08", "25", "40", "53", "55", "57", "58"].iter().any(|class| code.starts_with(class))
+            }
+            Self::Answer { .. } | Self::Setup(_) => false,
+            Self::Connection(_) | Self::CommitUnknown(_) | Self::Unexpected(_) => true,
+        }
+    }
+
     /// The error and, where that is known, what to do.
     pub fn with_advice(&self) -> String {
         match self.advice() {
@@ -271,6 +283,24 @@ mod tests {
         }
         for code in ["5", "6", "261", "517", "13", "10", "8", "14", ""] {
             assert_eq!(meaning(Dialect::Sqlite, code), Meaning::Transient, "{code}");
+        }
+    }
+
+    #[test]
+    fn what_speaks_of_the_server_is_an_interruption_and_what_speaks_of_a_value_is_none() {
+        let answer = |code: &str| StoreError::Answer {
+            dialect: Dialect::Postgres,
+            code: code.to_owned(),
+            message: String::new(),
+            constraint: None,
+            column: None,
+        };
+        for code in ["57014", "55P03", "40001", "40P01", "53200", "25P02", "57P01", "08006"] {
+            assert!(answer(code).is_interruption(), "{code}");
+        }
+        // A domain's own function may raise anything: a message must not be tried for ever because of it.
+        for code in ["22P02", "22003", "23514", "42601", "P0001"] {
+            assert!(!answer(code).is_interruption(), "{code}");
         }
     }
 

@@ -1,64 +1,158 @@
 //! Leases: of several processes one does what one alone may do, for a while. By the database's clock.
+//!
+//! A row holds `OWNER UNTIL`, or nothing where nobody has the lease.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::meta::clock;
-use super::{Bind, Dialect, Sql, Store, StoreError, Tx};
+use jiff::Timestamp;
 
-const ENSURE: Sql = Sql {
-    postgres: "INSERT INTO countersign_meta (name, value) VALUES ($1, '') ON CONFLICT (name) DO NOTHING",
-    mysql: "INSERT INTO countersign_meta (name, value) VALUES (?, '') ON DUPLICATE KEY UPDATE name = name",
-    sqlite: "INSERT INTO countersign_meta (name, value) VALUES (?, '') ON CONFLICT (name) DO NOTHING",
+use super::meta::clock;
+use super::{Bind, Dialect, Sql, Store, StoreError, StoreRow};
+
+const ENSURE: &str = "INSERT INTO countersign_meta (name, value) VALUES ";
+
+/// Of a row that is there already nothing is written.
+const IF_ABSENT: Sql = Sql {
+    postgres: " ON CONFLICT (name) DO NOTHING",
+    mysql: " ON DUPLICATE KEY UPDATE name = name",
+    sqlite: " ON CONFLICT (name) DO NOTHING",
 };
 
 const RELEASE: Sql = Sql {
-    postgres: "UPDATE countersign_meta SET value = '' WHERE name = $1 AND value LIKE $2",
-    mysql: "UPDATE countersign_meta SET value = '' WHERE name = ? AND value LIKE ?",
-    sqlite: "UPDATE countersign_meta SET value = '' WHERE name = ? AND value LIKE ?",
+    postgres: "UPDATE countersign_meta SET value = '' WHERE value LIKE $1 AND name IN ",
+    mysql: "UPDATE countersign_meta SET value = '' WHERE value LIKE ? AND name IN ",
+    sqlite: "UPDATE countersign_meta SET value = '' WHERE value LIKE ? AND name IN ",
 };
+
+const TAKE: Sql = Sql {
+    postgres: "UPDATE countersign_meta SET value = $1 WHERE name IN ",
+    mysql: "UPDATE countersign_meta SET value = ? WHERE name IN ",
+    sqlite: "UPDATE countersign_meta SET value = ? WHERE name IN ",
+};
+
+/// Names in one statement.
+const CHUNK: usize = 500;
 
 impl Store {
     /// Takes or renews a lease; false while another owner has it. `owner` is a word of letters and digits that no
-    /// other process has. The row holds `OWNER UNTIL`.
+    /// other process has.
     pub async fn take_lease(&self, name: &str, owner: &str, time: Duration) -> Result<bool, StoreError> {
-        let mut tx = self.begin().await?;
-        tx.execute(ENSURE.of(self.dialect()), vec![Bind::text(name)]).await?;
-        let (value, now) = tx.locked_meta(name).await?;
-        let (holder, until) = value.split_once(' ').unwrap_or_default();
-        let now: jiff::Timestamp =
-            now.parse().map_err(|_| StoreError::Unexpected("the database's clock is no time".to_owned()))?;
-        // One that cannot be read is nobody's.
-        let held = until.parse::<jiff::Timestamp>().is_ok_and(|until| until > now);
-        if held && holder != owner {
-            tx.rollback().await;
-            return Ok(false);
+        let taken = self.take_leases(&BTreeSet::from([name.to_owned()]), owner, time).await?;
+        Ok(!taken.is_empty())
+    }
+
+    /// Takes or renews those of these leases that no other owner has; the answer are their names.
+    pub async fn take_leases(
+        &self,
+        names: &BTreeSet<String>,
+        owner: &str,
+        time: Duration,
+    ) -> Result<BTreeSet<String>, StoreError> {
+        let mut taken = BTreeSet::new();
+        let names: Vec<&String> = names.iter().collect();
+        for chunk in names.chunks(CHUNK) {
+            taken.extend(self.take_some(chunk, owner, time).await?);
         }
-        let until = now + time;
-        tx.set_meta(name, &format!("{owner} {until}")).await?;
+        Ok(taken)
+    }
+
+    async fn take_some(&self, names: &[&String], owner: &str, time: Duration) -> Result<Vec<String>, StoreError> {
+        let dialect = self.dialect();
+        // A look first: what others hold is not locked, and its owner never waits for those who would like it.
+        let (sql, binds) = select(dialect, names, false);
+        let held = self.read(&sql, binds).await?;
+        let held: BTreeSet<String> = others(&held, owner)?;
+        let free: Vec<&String> = names.iter().copied().filter(|name| !held.contains(*name)).collect();
+        if free.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut tx = self.begin().await?;
+        // In the order of names, as all do who take several.
+        let ensure = format!("{ENSURE}{}{}", dialect.value_rows(free.len(), 2), IF_ABSENT.of(dialect));
+        let rows = free.iter().flat_map(|name| [Bind::text(*name), Bind::text("")]);
+        tx.execute(&ensure, rows.collect()).await?;
+        let (sql, binds) = select(dialect, &free, true);
+        let rows = tx.fetch(&sql, binds).await?;
+        let held = others(&rows, owner)?;
+        let free: Vec<&String> = free.into_iter().filter(|name| !held.contains(*name)).collect();
+        let Some(now) = rows.last() else {
+            return Err(StoreError::Unexpected("leases without rows".to_owned()));
+        };
+        if free.is_empty() {
+            tx.rollback().await;
+            return Ok(Vec::new());
+        }
+        let until = parsed(&now.text(2)?)? + time;
+        let (sql, mut binds) = (TAKE.of(dialect), vec![Bind::Text(format!("{owner} {until}"))]);
+        binds.extend(free.iter().map(|name| Bind::text(*name)));
+        tx.execute(&format!("{sql}{}", list(dialect, 1, free.len())), binds).await?;
         tx.commit().await?;
-        Ok(true)
+        Ok(free.into_iter().cloned().collect())
     }
 
     /// Gives a lease back, if it is this owner's still.
     pub async fn release_lease(&self, name: &str, owner: &str) -> Result<(), StoreError> {
-        let binds = vec![Bind::text(name), Bind::Text(format!("{owner} %"))];
-        self.write(RELEASE.of(self.dialect()), binds).await.map(drop)
+        self.release_leases(&BTreeSet::from([name.to_owned()]), owner).await
+    }
+
+    pub async fn release_leases(&self, names: &BTreeSet<String>, owner: &str) -> Result<(), StoreError> {
+        let names: Vec<&String> = names.iter().collect();
+        for chunk in names.chunks(CHUNK) {
+            let sql = format!("{}{}", RELEASE.of(self.dialect()), list(self.dialect(), 1, chunk.len()));
+            let mut binds = vec![Bind::Text(format!("{owner} %"))];
+            binds.extend(chunk.iter().map(|name| Bind::text(*name)));
+            self.write(&sql, binds).await?;
+        }
+        Ok(())
     }
 }
 
-impl Tx {
-    /// The value, its row locked until the end of the transaction, and the clock.
-    async fn locked_meta(&mut self, name: &str) -> Result<(String, String), StoreError> {
-        let dialect = self.dialect();
-        let lock = match dialect {
-            Dialect::Postgres | Dialect::MySql => " FOR UPDATE",
-            // One writer at a time.
-            Dialect::Sqlite => "",
-        };
-        let place = dialect.placeholder(0);
-        let sql = format!("SELECT value, {} FROM countersign_meta WHERE name = {place}{lock}", clock(dialect));
-        let rows = self.fetch(&sql, vec![Bind::text(name)]).await?;
-        let row = rows.first().ok_or_else(|| StoreError::Unexpected("a lease without a row".to_owned()))?;
-        Ok((row.text(0)?, row.text(1)?))
+/// How much is left of a lease, where its row and the clock were read at once; None if this owner does not hold it.
+pub(super) fn left(value: &str, now: &str, owner: &str) -> Result<Option<Duration>, StoreError> {
+    let (holder, until) = value.split_once(' ').unwrap_or_default();
+    if holder != owner {
+        return Ok(None);
     }
+    let now = parsed(now)?;
+    let left = until.parse::<Timestamp>().ok().map(|until| until.duration_since(now));
+    Ok(left.and_then(|left| Duration::try_from(left).ok()))
+}
+
+/// Those that somebody else holds. One that cannot be read is nobody's.
+fn others(rows: &[StoreRow], owner: &str) -> Result<BTreeSet<String>, StoreError> {
+    let mut held = BTreeSet::new();
+    for row in rows {
+        let (value, now) = (row.text(1)?, parsed(&row.text(2)?)?);
+        let (holder, until) = value.split_once(' ').unwrap_or_default();
+        if holder != owner && until.parse::<Timestamp>().is_ok_and(|until| until > now) {
+            held.insert(row.text(0)?);
+        }
+    }
+    Ok(held)
+}
+
+fn parsed(now: &str) -> Result<Timestamp, StoreError> {
+    now.parse().map_err(|_| StoreError::Unexpected("the database's clock is no time".to_owned()))
+}
+
+/// Name, value and clock of these rows, which stay locked until the end of the transaction if so wished.
+fn select(dialect: Dialect, names: &[&String], lock: bool) -> (String, Vec<Bind>) {
+    let lock = match dialect {
+        Dialect::Postgres | Dialect::MySql if lock => " FOR UPDATE",
+        // One writer at a time.
+        Dialect::Postgres | Dialect::MySql | Dialect::Sqlite => "",
+    };
+    let sql = format!(
+        "SELECT name, value, {} FROM countersign_meta WHERE name IN {} ORDER BY name{lock}",
+        clock(dialect),
+        list(dialect, 0, names.len())
+    );
+    (sql, names.iter().map(|name| Bind::text(*name)).collect())
+}
+
+/// `($2, $3)`: places for `count` values behind `before` others.
+fn list(dialect: Dialect, before: usize, count: usize) -> String {
+    let places: Vec<String> = (before..before + count).map(|index| dialect.placeholder(index)).collect();
+    format!("({})", places.join(", "))
 }

@@ -1,8 +1,10 @@
 //! Receipts that are committed and not yet delivered.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::meta::{time_bind, time_text};
+use super::lease::left;
+use super::meta::{clock, time_bind, time_text};
 use super::{Bind, Dialect, Store, StoreError, StoreRow, Tx};
 
 /// A receipt on its way.
@@ -23,6 +25,14 @@ pub struct PendingReceipt {
     pub created_at: String,
 }
 
+/// The oldest receipts of a lane, and what is left of the lease that they were asked for with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pending {
+    pub receipts: Vec<PendingReceipt>,
+    /// None if this owner does not hold the lease. Not known where nothing waits.
+    pub lease: Option<Duration>,
+}
+
 const COLUMNS: usize = 7;
 
 const INSERT_PG: &str = "INSERT INTO countersign_outbox \
@@ -35,7 +45,8 @@ const INSERT_ROWS: &str = "INSERT INTO countersign_outbox \
     (receipt_id, receipt_key, receipt, pipeline, topic, kafka_partition, created_at) VALUES ";
 
 impl Tx {
-    /// Enqueues receipts in this order; `lane` is theirs, or none for work without an assignment.
+    /// Enqueues receipts in this order. `lane` is where their message was first seen, whoever works on it: all receipts
+    /// of a message go one way, and so in the order in which they are enqueued. None only where it has no place.
     pub async fn enqueue_receipts(
         &mut self,
         pipeline: &str,
@@ -80,34 +91,42 @@ impl Tx {
 }
 
 impl Store {
-    /// The oldest receipts of a lane. "Not yet delivered" is "still there": never "above the last id", for ids
-    /// are not given out in the order of commits.
+    /// The oldest receipts of a lane, read together with the lease of whoever delivers them. "Not yet delivered" is
+    /// "still there": never "above the last id", for ids are not given out in the order of commits.
     pub async fn pending_receipts(
         &self,
         pipeline: &str,
         lane: Option<(&str, i32)>,
+        (lease, owner): (&str, &str),
         limit: usize,
-    ) -> Result<Vec<PendingReceipt>, StoreError> {
+    ) -> Result<Pending, StoreError> {
         let dialect = self.dialect();
-        let (condition, binds) = lane_condition(dialect, pipeline, lane);
+        let (condition, mut binds) = lane_condition(dialect, pipeline, lane, 1);
+        binds.insert(0, Bind::text(lease));
         let sql = format!(
-            "SELECT id, receipt_key, receipt, {} FROM countersign_outbox WHERE {condition} ORDER BY id LIMIT {limit}",
+            "SELECT id, receipt_key, receipt, {}, (SELECT value FROM countersign_meta WHERE name = {}), {} \
+             FROM countersign_outbox WHERE {condition} ORDER BY id LIMIT {limit}",
             time_text(dialect, "created_at"),
+            dialect.placeholder(0),
+            clock(dialect),
         );
         let rows = self.read(&sql, binds).await?;
-        rows.iter()
-            .map(|row| {
-                Ok(PendingReceipt {
-                    id: row.int(0)?,
-                    receipt_key: row.text(1)?,
-                    receipt: row.text(2)?,
-                    created_at: row.text(3)?,
-                })
+        let lease = match rows.last() {
+            Some(row) => left(&row.opt_text(4)?.unwrap_or_default(), &row.text(5)?, owner)?,
+            None => None,
+        };
+        let receipt = |row: &StoreRow| {
+            Ok(PendingReceipt {
+                id: row.int(0)?,
+                receipt_key: row.text(1)?,
+                receipt: row.text(2)?,
+                created_at: row.text(3)?,
             })
-            .collect()
+        };
+        Ok(Pending { receipts: rows.iter().map(receipt).collect::<Result<_, StoreError>>()?, lease })
     }
 
-    /// The lanes that have receipts waiting, none among them for work without an assignment.
+    /// The lanes that have receipts waiting; None stands for receipts without a place.
     pub async fn lanes_with_receipts(&self, pipeline: &str) -> Result<Vec<Option<(Arc<str>, i32)>>, StoreError> {
         let dialect = self.dialect();
         let int = if dialect == Dialect::MySql { "SIGNED" } else { "bigint" };
@@ -144,10 +163,18 @@ impl Store {
         Ok(())
     }
 
-    /// How many of those wait that have no lane.
-    pub async fn count_unassigned(&self, pipeline: &str) -> Result<i64, StoreError> {
-        let (condition, binds) = lane_condition(self.dialect(), pipeline, None);
-        let rows = self.read(&format!("SELECT COUNT(*) FROM countersign_outbox WHERE {condition}"), binds).await?;
+    /// The newest receipt that waits.
+    pub async fn newest_pending(&self, pipeline: &str) -> Result<Option<i64>, StoreError> {
+        let sql = format!("SELECT MAX(id) FROM countersign_outbox WHERE pipeline = {}", self.dialect().placeholder(0));
+        let rows = self.read(&sql, vec![Bind::text(pipeline)]).await?;
+        rows.first().map_or(Ok(None), |row| row.opt_int(0))
+    }
+
+    /// How many receipts up to this one wait.
+    pub async fn count_pending_to(&self, pipeline: &str, id: i64) -> Result<i64, StoreError> {
+        let place = self.dialect().placeholder(0);
+        let sql = format!("SELECT COUNT(*) FROM countersign_outbox WHERE pipeline = {place} AND id <= {id}");
+        let rows = self.read(&sql, vec![Bind::text(pipeline)]).await?;
         rows.first().map_or(Ok(0), |row| row.int(0))
     }
 
@@ -159,8 +186,9 @@ impl Store {
     }
 }
 
-fn lane_condition(dialect: Dialect, pipeline: &str, lane: Option<(&str, i32)>) -> (String, Vec<Bind>) {
-    let place = |index| dialect.placeholder(index);
+/// With its binds, which stand behind `before` others.
+fn lane_condition(dialect: Dialect, pipeline: &str, lane: Option<(&str, i32)>, before: usize) -> (String, Vec<Bind>) {
+    let place = |index| dialect.placeholder(before + index);
     match lane {
         Some((topic, partition)) => (
             format!("pipeline = {} AND topic = {} AND kafka_partition = {}", place(0), place(1), partition),

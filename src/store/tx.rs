@@ -110,8 +110,10 @@ impl Tx {
         self.batch(&format!("SAVEPOINT {name}")).await
     }
 
+    /// Undoes what came after the point, and the point too: a transaction that went back to many of them would carry
+    /// them all.
     pub async fn rollback_to(&mut self, name: &'static str) -> Result<(), StoreError> {
-        self.batch(&format!("ROLLBACK TO SAVEPOINT {name}")).await
+        self.batch(&format!("ROLLBACK TO SAVEPOINT {name}; RELEASE SAVEPOINT {name}")).await
     }
 
     pub async fn release_savepoint(&mut self, name: &'static str) -> Result<(), StoreError> {

@@ -260,3 +260,22 @@ fn a_trigger_that_keeps_rows_out_of_a_set_based_insert_parks_their_messages_alon
         assert_eq!(world.ledger().await, [good.clone(), good].concat());
     });
 }
+
+#[test]
+fn going_back_to_a_savepoint_ends_it() {
+    everywhere(|world| async move {
+        world.db.run(TABLES).await;
+        let mut tx = world.db.store.begin().await.unwrap();
+        tx.execute("INSERT INTO parents VALUES (2)", Vec::new()).await.unwrap();
+        tx.savepoint("one").await.unwrap();
+        tx.execute("INSERT INTO parents VALUES (3)", Vec::new()).await.unwrap();
+        tx.rollback_to("one").await.unwrap();
+        tx.savepoint("two").await.unwrap();
+        assert!(tx.rollback_to("one").await.is_err(), "it is there still");
+        if world.db.engine == Engine::Postgres {
+            tx.rollback_to("two").await.unwrap();
+        }
+        tx.commit().await.unwrap();
+        assert_eq!(world.db.rows("id", "FROM parents ORDER BY id").await, ["1", "2"]);
+    });
+}

@@ -36,6 +36,7 @@ mod proxy;
 mod registry;
 mod registry_server;
 mod rejection;
+mod relaying;
 mod replay;
 mod rows;
 mod sweeping;

@@ -1,5 +1,6 @@
 //! `replay`: record lines, or a window of a topic, through the pipeline; the inbox row is the fence.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -302,8 +303,10 @@ fn receipts_of_no_lane_and_of_topics_that_nobody_consumes_are_delivered_by_a_run
                 receipt(id)
             )
         };
-        world.db.run(&[row("none", "NULL, NULL"), row("elsewhere", "'not.consumed', 4")].concat()).await;
-        assert_eq!(world.pushed_in_short().await, ["elsewhere SUCCESS -", "none SUCCESS -"]);
+        let gone = format!("'{}', 7", world.topic);
+        let rows = [row("none", "NULL, NULL"), row("elsewhere", "'not.consumed', 4"), row("gone", &gone)];
+        world.db.run(&rows.concat()).await;
+        assert_eq!(world.pushed_in_short().await, ["elsewhere SUCCESS -", "gone SUCCESS -", "none SUCCESS -"]);
         running.stop().await;
     });
 }
@@ -360,6 +363,41 @@ fn it_goes_on_past_many_parked_records_unless_it_is_told_to_stop() {
         assert_eq!((code, short.as_str()), (1, "parked=60 receipts=60"), "at the end of the batch with the 50th");
         let (code, short, _) = replay(&arguments);
         assert_eq!((code, short.as_str()), (1, "duplicate=60 parked=240 receipts=240"));
+    });
+}
+
+#[test]
+fn a_record_without_an_id_in_a_topic_that_was_made_anew_is_the_same_for_daemon_and_replay() {
+    everywhere(|world| async move {
+        world.db.run(TABLES).await;
+        let running = world.start(CHARGE).await;
+        until("both lanes", || async { (world.db.count("FROM countersign_lanes").await == 2).then_some(()) }).await;
+        running.stop().await;
+        world.db.run("UPDATE countersign_lanes SET generation = 3 WHERE kafka_partition = 0").await;
+        world.send(&[Rec::bare("{broken"), Rec::bare("{broken too").on(1)]).await;
+        let running = world.start(CHARGE).await;
+        running.outcomes(2, "parked=2").await;
+        running.stop().await;
+        let config = world.file(&world.config(CHARGE));
+        let (code, short, _) = replay(&["-c", config.to_str().unwrap(), "--topic", &world.topic]);
+        assert_eq!((code, short.as_str()), (0, "duplicate=2"));
+        assert_eq!(world.db.count("FROM countersign_dead_letters").await, 2);
+    });
+}
+
+#[test]
+fn several_leases_are_taken_but_for_those_that_others_have() {
+    everywhere(|world| async move {
+        let store = &world.db.store;
+        let names = |range: std::ops::Range<usize>| range.map(|n| format!("lease:{n:04}")).collect::<BTreeSet<_>>();
+        let long = Duration::from_secs(60);
+        assert_eq!(store.take_leases(&names(200..210), "a", long).await.unwrap(), names(200..210));
+        let rest: BTreeSet<_> = names(0..1200).difference(&names(200..210)).cloned().collect();
+        assert_eq!(store.take_leases(&names(0..1200), "b", long).await.unwrap(), rest);
+        assert_eq!(store.take_leases(&names(100..300), "a", long).await.unwrap(), names(200..210));
+        store.release_leases(&names(0..1200), "b").await.unwrap();
+        assert_eq!(store.take_leases(&names(190..220), "c", long).await.unwrap().len(), 20);
+        assert_eq!(store.take_leases(&BTreeSet::new(), "c", long).await.unwrap(), BTreeSet::new());
     });
 }
 

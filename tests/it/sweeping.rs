@@ -5,6 +5,7 @@ use countersign::supervisor::Readiness;
 use crate::broker::Rec;
 use crate::constraints::{TABLES, child, children, routes};
 use crate::database::Engine;
+use crate::registry_server::{Kind, RegistryServer, Trouble};
 use crate::wait::until;
 use crate::world::everywhere;
 
@@ -35,6 +36,48 @@ fn a_waiting_message_that_cannot_be_tried_does_not_hold_up_the_others() {
         until("the others", || async { (world.db.count("FROM children").await == 2).then_some(()) }).await;
         assert_eq!(children(&world).await, ["6", "7"]);
         assert!(world.inbox().await.iter().any(|row| row.starts_with("child-5-70-10|WAITING")));
+        running.stop().await;
+    });
+}
+
+/// Thirty that need a schema stand before one that needs none.
+#[test]
+fn a_registry_that_is_away_is_asked_once_a_round_and_holds_up_only_those_that_need_it() {
+    everywhere(|world| async move {
+        world.db.run(TABLES).await;
+        world.send(&(0..31).map(|id| child(id, 70, 10)).collect::<Vec<Rec>>()).await;
+        let running = world.start(&retry("2s")).await;
+        running.outcomes(31, "parked=31").await;
+        running.stop().await;
+        let past = |seconds: u32| match world.db.engine {
+            Engine::Postgres => format!("now() - interval '{seconds} seconds'"),
+            Engine::MariaDb => format!("UTC_TIMESTAMP(6) - INTERVAL {seconds} SECOND"),
+            Engine::Sqlite => format!("strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-{seconds} seconds')"),
+        };
+        let line = format!(
+            r#"{{"topic":"{}","partition":0,"offset":0,"key":null,"value":{{"base64":"AAAAAE0CAg=="}},"headers":[["id","x"],["kind","child"]]}}"#,
+            world.topic
+        );
+        let hex: String = line.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let bytes = match world.db.engine {
+            Engine::Postgres => format!("'\\x{hex}'"),
+            Engine::MariaDb | Engine::Sqlite => format!("X'{hex}'"),
+        };
+        let sql = format!(
+            "UPDATE countersign_inbox SET waiting_record = {bytes}, next_try_at = {} WHERE message_id <> 'child-30-70-10';
+             UPDATE countersign_inbox SET next_try_at = {} WHERE message_id = 'child-30-70-10';
+             INSERT INTO parents VALUES (70);",
+            past(90),
+            past(60)
+        );
+        world.db.run(&sql).await;
+        let registry = RegistryServer::start(Kind::Confluent).await;
+        registry.script((0..10_000).map(|_| Trouble::Status(503)));
+        let settings = format!("[registry]\nurl = \"{}\"\n{}", registry.url, retry("2s"));
+        let running = world.start(&settings).await;
+        until("the one that needs none", || async { (world.db.count("FROM children").await == 1).then_some(()) }).await;
+        // One question has a few tries.
+        assert!((1..=10).contains(&registry.asked().len()), "{}", registry.asked().len());
         running.stop().await;
     });
 }

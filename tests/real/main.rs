@@ -23,5 +23,6 @@ mod shop;
 mod stopping;
 mod throughput;
 mod view;
+mod windows;
 mod wire;
 mod world;
