@@ -24,6 +24,7 @@ mod guard;
 mod http_side;
 mod ids;
 mod inspect;
+mod moves;
 mod offsets;
 mod once;
 mod parked_ids;
