@@ -381,7 +381,7 @@ async fn mirror(world: &World, guard: &str, order: Order, notes: Notes) -> (usiz
     };
     let rng = &mut StdRng::seed_from_u64(seed);
     let (mut records, mut expected) = (Vec::new(), BTreeMap::new());
-    for base in (10..410).step_by(10) {
+    for base in (10..310).step_by(10) {
         let mut history = History::random(rng, base, notes);
         if order == Order::Any {
             history.shuffle(rng);
@@ -445,13 +445,8 @@ fn random_histories_with_values_not_sent_are_never_wrong_without_a_parked_messag
             let id = |row: &String| row.split('|').next().unwrap().to_owned();
             let unexplained: Vec<&String> =
                 differences.iter().filter(|row| !parked.contains(&format!("{{\"id\":{}}}", id(row)))).collect();
-            eprintln!(
-                "{:?}: {rows} rows, {} differences, {} parked",
-                world.db.engine,
-                differences.len(),
-                letters.len()
-            );
             assert!(unexplained.is_empty(), "{unexplained:?}\n{letters:?}");
+            assert!(differences.len() * 3 < rows, "most survive even this: {} of {rows}", differences.len());
         });
     }
 }

@@ -174,11 +174,10 @@ impl TableEffect {
             (Some(cells), Other::Row(old)) if let Some(halves) = halves(old, key) => {
                 return self.create_half(tx, columns, halves, cells, versions).await;
             }
-            (Some(cells), _) if self.may_wait() && !cells.unavailable.is_empty() && versions.awaits_create(key) => {
+            (Some(cells), _) if self.may_wait() && !cells.unavailable.is_empty() && versions.awaits_half(key, None) => {
                 let missing = cells.unavailable.join(", ");
-                let reason = format!(
-                    "the connector did not send {missing} (TOAST), and the create that gave the row its key is to come"
-                );
+                let reason =
+                    format!("the connector did not send {missing} (TOAST), and a change of the row's key is half done");
                 return Ok(moves::wait("unavailable", reason));
             }
             (Some(cells), _) => self.write(tx, columns, key, cells).await?,

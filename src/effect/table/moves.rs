@@ -11,14 +11,16 @@
 //! | delete half      | came            | any                | the old row is deleted if it is still there |
 //! | delete half      | to come         | none               | the row is moved; the new key is just before `p`, so that earlier changes of it are stale and the create is not |
 //! | delete half      | to come         | of an earlier life | waits until that has ended; the old row is deleted where it cannot wait |
-//! | create half      | came            | any                | written as any create |
+//! | create half      | came            | none, or moved     | written as any create |
+//! | create half      | came            | of an earlier life | the same if it is whole; else parked, for the old row was overwritten while its move waited |
 //! | create half      | to come, whole  | none               | the row is moved with its new values; the old key is just before `p`, so that earlier changes of it are stale |
 //! | create half      | to come, whole  | of an earlier life | the old row is deleted, then written as any create |
 //! | create half      | to come, partly | any                | waits for the delete half, for the old row may not be complete before it; moved or written as it stands where it cannot wait |
 //!
 //! Waiting (set aside and tried again) is for guarded routes with an inbox: elsewhere a later change would be
-//! overtaken. A row whose create is to come is not whole: changes of it that do not bring all columns wait too, and so
-//! does its next move.
+//! overtaken. Meanwhile the version of its key is just before `p`, too. What stands under a key of which a half is to come
+//! is not whole, or not the row that it will be: changes that do not bring all columns wait as well, and so does the
+//! next move.
 
 use super::TableEffect;
 use super::columns::{Cells, Columns};
@@ -55,13 +57,14 @@ impl TableEffect {
         let Halves { old, new, position, just_before } = halves;
         if versions.reaches(new, position) {
             self.delete_but(tx, columns, (old, new)).await?;
-        } else if self.may_wait() && versions.awaits_create(old) {
+        } else if self.may_wait() && versions.awaits_half(old, Some(just_before)) {
             return Ok(wait("key_change", "the row is to move on before the create that gave it its key".to_owned()));
         } else {
             match self.move_row(tx, columns, (old, new), None).await? {
                 Moved::Yes => versions.set(new, just_before, false),
                 Moved::Absent => {}
                 Moved::Taken if self.may_wait() && versions.position(new).is_some() => {
+                    versions.set(old, just_before, false);
                     let reason = "the new key is still another row's: its delete is to come".to_owned();
                     return Ok(wait("key_change", reason));
                 }
@@ -107,6 +110,16 @@ impl TableEffect {
             if whole || outcome.is_some() {
                 versions.set(old, just_before, true);
             }
+        } else if !cells.unavailable.is_empty()
+            && versions.position(new).is_some_and(|at| at != *just_before)
+            && self.taken(tx, columns, (new, old)).await?
+        {
+            // The delete half was overtaken by a new life of the old key while it waited.
+            let missing = cells.unavailable.join(", ");
+            let reason = format!(
+                "the row of the new key is one of an earlier life, and the connector did not send {missing} (TOAST)"
+            );
+            return Ok(refused(RefusalKind::Park, "unavailable", reason));
         }
         let outcome = match outcome {
             Some(moved) => moved,
@@ -121,5 +134,10 @@ impl TableEffect {
 
 /// The message is set aside and tried again.
 pub(super) fn wait(code: &str, reason: String) -> Outcome {
-    Outcome::Refused(Refusal { kind: RefusalKind::Retry, code: code.to_owned(), reason, clean: true })
+    refused(RefusalKind::Retry, code, reason)
+}
+
+/// Nothing was written but versions, which hold all the same.
+fn refused(kind: RefusalKind, code: &str, reason: String) -> Outcome {
+    Outcome::Refused(Refusal { kind, code: code.to_owned(), reason, clean: true })
 }

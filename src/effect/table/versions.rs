@@ -40,10 +40,10 @@ impl Versions {
         self.position(key).and_then(|known| known.compare(position)).is_some_and(std::cmp::Ordering::is_ge)
     }
 
-    /// The row lives, and the create that gave it its key is still to come: until then nobody knows all of it.
-    pub fn awaits_create(&self, key: &RowKey) -> bool {
-        self.known.get(&key.hash).is_some_and(|version| !version.deleted)
-            && self.position(key).is_some_and(|position| position.is_just_before())
+    /// A half of a change of this key is to come, and it is not this one: until then nobody knows all of the row.
+    pub fn awaits_half(&self, key: &RowKey, this: Option<&GuardPosition>) -> bool {
+        let position = self.position(key).filter(|position| position.is_just_before() && Some(position) != this);
+        position.is_some() && self.known.get(&key.hash).is_some_and(|version| !version.deleted)
     }
 
     pub fn set(&mut self, key: &RowKey, position: &GuardPosition, deleted: bool) {
