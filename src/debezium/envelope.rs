@@ -185,6 +185,7 @@ impl Decoder {
         if let Some(reason) = shape::internal(&record.position.topic, key.as_ref().map(|key| &key.value), row) {
             return Ok(Decoded::Skip(reason));
         }
+        let key_schema = key.as_ref().and_then(|key| key.schema.clone());
         let (wire_key, key) = read_key(key);
         let Document { value, schema } = value;
         let reading = Reading {
@@ -209,7 +210,7 @@ impl Decoder {
         event.key = key;
         event.wire.key = wire_key;
         event.typed |= schema.is_some();
-        event.key_change = key_change(record, event.op);
+        event.key_change = key_change(record, event.op, key_schema.as_deref());
         Ok(Decoded::Event(Box::new(event)))
     }
 }
@@ -362,8 +363,8 @@ fn logical_message(message: Option<&Row>) -> Result<Row, Fault> {
     Ok(row)
 }
 
-fn key_change(record: &Record, op: Option<Operation>) -> Option<KeyChange> {
-    let other = |name: &str| record.header_values(name).flatten().next().and_then(header::key);
+fn key_change(record: &Record, op: Option<Operation>, schema: Option<&Schema>) -> Option<KeyChange> {
+    let other = |name: &str| record.header_values(name).flatten().next().and_then(|key| header::key(key, schema));
     match op? {
         Operation::Create => other("__debezium.oldkey").map(KeyChange::CreatedFrom),
         Operation::Delete => other("__debezium.newkey").map(KeyChange::MovedTo),

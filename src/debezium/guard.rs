@@ -17,6 +17,9 @@ pub struct GuardPosition {
     pub position: String,
 }
 
+/// A sign that no position has, and that sorts behind all that they have.
+const BEHIND: char = '~';
+
 /// What to do with a state that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuardVerdict {
@@ -62,6 +65,20 @@ impl GuardPosition {
 
     pub fn is_snapshot(&self) -> bool {
         self.lineage == Self::SNAPSHOT
+    }
+
+    /// Behind every earlier position of its lineage and before this one: for a row of which one half of a change is
+    /// known, and the other half is to come. `None` for a read by a snapshot, which has no place in the log.
+    pub fn just_before(&self) -> Option<Self> {
+        let last = self.position.chars().last().filter(char::is_ascii_hexdigit)?;
+        let stem = &self.position[..self.position.len() - 1];
+        // Positions are of equal length: between two of them there is room behind the last sign.
+        let position = format!("{stem}{}{BEHIND}", char::from(last as u8 - 1));
+        Some(Self { lineage: self.lineage.clone(), position })
+    }
+
+    pub fn is_just_before(&self) -> bool {
+        self.position.ends_with(BEHIND)
     }
 }
 
@@ -231,6 +248,10 @@ mod tests {
                     assert_eq!(a.compare(b), Some(i.cmp(&j)));
                     let verdict = if i > j { GuardVerdict::Newer } else { GuardVerdict::Stale };
                     assert_eq!(a.judge(Some(b)), verdict);
+                    let before = b.just_before().unwrap();
+                    assert!(before.is_just_before() && !b.is_just_before());
+                    let verdict = if i >= j { GuardVerdict::Newer } else { GuardVerdict::Stale };
+                    assert_eq!(a.judge(Some(&before)), verdict, "{a:?} and just before {b:?}");
                 }
                 assert_eq!(a.judge(None), GuardVerdict::Newer);
             }
@@ -244,6 +265,7 @@ mod tests {
             let read = guard_position(&read).unwrap();
             assert_eq!(read.judge(Some(&log)), GuardVerdict::Stale);
             assert_eq!(read.judge(None), GuardVerdict::Newer);
+            assert_eq!(read.just_before(), None);
             assert_eq!(read.judge(Some(&read)), GuardVerdict::Newer);
             assert_eq!(log.judge(Some(&read)), GuardVerdict::Newer);
         }

@@ -38,12 +38,14 @@ pub fn text(bytes: &[u8]) -> Option<String> {
     read(bytes)?.as_text().map(|text| text.into_owned())
 }
 
-/// A key in a header (`__debezium.oldkey`, `__debezium.newkey`): JSON, perhaps wrapped.
-pub fn key(bytes: &[u8]) -> Option<Value> {
+/// A key in a header (`__debezium.oldkey`, `__debezium.newkey`): JSON, perhaps wrapped. Without a schema of its own it
+/// has that of the record's key, whose other value it is. `None` if it is no key of that schema.
+pub fn key(bytes: &[u8], of_record: Option<&Schema>) -> Option<Value> {
     let value = json::parse(bytes).ok()?;
-    match unwrap(value) {
-        Unwrapped::Bare(value) => Some(value),
-        Unwrapped::Schema { schema, payload } => {
+    match (unwrap(value), of_record) {
+        (Unwrapped::Bare(value), None) => Some(value),
+        (Unwrapped::Bare(value), Some(schema)) => convert::value(value, schema, Strictness::Nulls).ok(),
+        (Unwrapped::Schema { schema, payload }, _) => {
             let schema = Schema::compile(&schema).ok()?;
             convert::value(payload, &schema, Strictness::Nulls).ok()
         }

@@ -10,7 +10,6 @@ mod learned;
 pub mod spec;
 mod sql;
 mod table;
-mod table_columns;
 mod targets;
 pub mod template;
 

@@ -2,7 +2,7 @@
 
 use super::Route;
 use super::columns::{self, Origin};
-use crate::debezium::event::{ChangeEvent, Fault, Operation, Shape};
+use crate::debezium::event::{ChangeEvent, Fault, KeyChange, Operation, Shape};
 use crate::debezium::json::{self, JsonError};
 use crate::debezium::value::Value;
 
@@ -28,6 +28,11 @@ pub(super) fn prepare(route: &Route, event: &mut ChangeEvent) -> Result<(), Faul
         }
     }
     if let Some(Value::Struct(key)) = &mut event.key {
+        let _ = columns::apply(&route.columns, key, origin);
+    }
+    if let Some(KeyChange::CreatedFrom(Value::Struct(key)) | KeyChange::MovedTo(Value::Struct(key))) =
+        &mut event.key_change
+    {
         let _ = columns::apply(&route.columns, key, origin);
     }
     Ok(())

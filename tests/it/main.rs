@@ -25,6 +25,7 @@ mod http_side;
 mod ids;
 mod inspect;
 mod keyed;
+mod moves;
 mod offsets;
 mod once;
 mod parked_ids;

@@ -287,6 +287,31 @@ fn keys_in_headers_are_read_as_every_converter_writes_them() {
     assert_eq!(event(&record.with_header("__debezium.oldkey", "Struct{a=7")).key_change, None);
 }
 
+/// `SimpleHeaderConverter` writes a key without its schema, and a decimal as the number that it is.
+#[test]
+fn a_key_in_a_header_has_the_types_of_the_records_key() {
+    let decimal =
+        r#"{"type":"bytes","name":"org.apache.kafka.connect.data.Decimal","parameters":{"scale":"2"},"field":"no"}"#;
+    let day = r#"{"type":"int32","name":"io.debezium.time.Date","field":"day"}"#;
+    let of = |header: &str| {
+        let key = format!(
+            r#"{{"schema":{{"type":"struct","fields":[{decimal},{day}]}},"payload":{{"no":"BMw=","day":20786}}}}"#
+        );
+        let value = format!(r#"{{"op":"d","before":null,"after":null,"source":{SOURCE}}}"#);
+        let deleted = event(&Record::sample(Some(&key), Some(&value)).with_header("__debezium.newkey", header));
+        (deleted.key, deleted.key_change)
+    };
+    let typed = |no: &str, day: &str| {
+        let fields = [("no".into(), Value::Decimal(no.into())), ("day".into(), Value::Date(day.into()))];
+        Value::Struct(fields.into_iter().collect())
+    };
+    let (key, change) = of(r#"{"no":12.30,"day":20787}"#);
+    assert_eq!(key, Some(typed("12.28", "2026-11-29")));
+    assert_eq!(change, Some(KeyChange::MovedTo(typed("12.30", "2026-11-30"))));
+    // No key of that schema.
+    assert_eq!(of(r#"{"no":12.30,"day":"tomorrow"}"#).1, None);
+}
+
 #[test]
 fn documents_of_mongodb_are_rows_and_without_one_it_is_said_what_to_set() {
     let source =

@@ -1,9 +1,9 @@
 //! A target table's columns, learned once, and how an event's fields meet them.
 
-use super::binding::{Unbindable, into_column};
-use super::spec::{TableSpec, UnknownColumns};
 use crate::debezium::event::ChangeEvent;
 use crate::debezium::value::{Row, Value};
+use crate::effect::binding::{Unbindable, into_column};
+use crate::effect::spec::{TableSpec, UnknownColumns};
 use crate::store::column::{self, Written};
 use crate::store::{Bind, Column, Dialect, StoreError, Tx};
 
