@@ -10,6 +10,7 @@ use super::avro::{AvroOptions, Part, SchemaRef, WriterSchema, Writers};
 use super::convert::{self, Strictness};
 use super::document::{Document, SchemaCache};
 use super::event::{ChangeEvent, Decoded, Fault, KeyChange, Operation, Shape};
+use super::format::Format;
 use super::placeholder::{self, Placeholder};
 use super::schema::Schema;
 use super::source::Source;
@@ -24,6 +25,8 @@ pub struct DecodeOptions {
     pub placeholder: Option<String>,
     /// How Avro names its schemas, where there is a registry.
     pub avro: Option<AvroOptions>,
+    pub key_format: Format,
+    pub value_format: Format,
 }
 
 /// Why a record is not decoded.
@@ -48,6 +51,8 @@ impl From<Fault> for Unread {
 pub struct Decoder {
     placeholder: Placeholder,
     avro: Option<AvroOptions>,
+    key_format: Format,
+    value_format: Format,
     schemas: SchemaCache,
     writers: Writers,
     /// The record that a schema is missing for.
@@ -56,9 +61,10 @@ pub struct Decoder {
 
 impl Decoder {
     pub fn new(options: DecodeOptions) -> Self {
-        let placeholder = Placeholder::new(options.placeholder.as_deref().unwrap_or(placeholder::DEFAULT));
+        let DecodeOptions { placeholder, avro, key_format, value_format } = options;
+        let placeholder = Placeholder::new(placeholder.as_deref().unwrap_or(placeholder::DEFAULT));
         let (schemas, writers) = (SchemaCache::default(), Writers::default());
-        Self { placeholder, avro: options.avro, schemas, writers, asking: None }
+        Self { placeholder, avro, key_format, value_format, schemas, writers, asking: None }
     }
 
     /// Decodes a record, JSON or Avro.
@@ -93,19 +99,25 @@ impl Decoder {
     }
 
     /// The answer to [`Unread::Schema`]: the schema, or why there is none, which then is the fault of the record.
-    pub fn learn(&mut self, id: SchemaRef, schema: Result<Arc<WriterSchema>, Fault>) {
-        self.writers.learn(id, schema);
+    /// It holds for records of that topic.
+    pub fn learn(&mut self, topic: &Arc<str>, id: SchemaRef, schema: Result<Arc<WriterSchema>, Fault>) {
+        self.writers.learn(topic, id, schema);
     }
 
     fn document(&mut self, record: &Record, part: Part, bytes: &[u8]) -> Result<Document, Unread> {
-        let framed = framing::locate(record, part, bytes, self.avro);
-        self.framed(record, framed, bytes)
-    }
-
-    fn framed(&mut self, record: &Record, framed: Framed<'_>, bytes: &[u8]) -> Result<Document, Unread> {
+        let format = self.format(part);
+        let framed = match format {
+            Format::Auto | Format::Avro => framing::locate(record, part, bytes, self.avro),
+            Format::Json => Framed::No,
+            Format::Bytes => return Ok(Document { value: Value::Bytes(bytes.into()), schema: None }),
+        };
         match framed {
+            Framed::No if format == Format::Avro => {
+                let why = format!("{part} names no schema, and the configuration says that it is avro");
+                Err(Unread::Fault(Fault::new("undecodable", why)))
+            }
             Framed::No => Document::json(bytes, &mut self.schemas).map_err(Unread::Fault),
-            Framed::Avro { schema, body } => match self.writers.get(schema) {
+            Framed::Avro { schema, body } => match self.writers.get(&record.position.topic, part, schema) {
                 Some(Ok(writer)) => writer.read(body).map_err(Unread::Fault),
                 Some(Err(fault)) => Err(Unread::Fault(fault.clone())),
                 None => {
@@ -117,19 +129,29 @@ impl Decoder {
         }
     }
 
-    /// The key. One that is neither JSON nor Avro is text, or bytes: it never spoils a good value.
+    fn format(&self, part: Part) -> Format {
+        match part {
+            Part::Key => self.key_format,
+            Part::Value => self.value_format,
+        }
+    }
+
+    /// The key. One that cannot be read is text, or bytes: it never spoils a good value.
     fn key(&mut self, record: &Record) -> Result<Key, Unread> {
         let Some(bytes) = record.key.as_deref() else { return Ok(Key::default()) };
-        let framed = framing::locate(record, Part::Key, bytes, self.avro);
-        let avro = matches!(framed, Framed::Avro { .. });
-        let (document, unread) = match self.framed(record, framed, bytes) {
-            Ok(document) => (document, false),
+        let why = match self.document(record, Part::Key, bytes) {
+            Ok(document) => return Ok(Key { document: Some(document), unread: None }),
             Err(unread @ Unread::Schema(_)) => return Err(unread),
-            Err(Unread::Fault(_) | Unread::Setup(_)) => {
-                (Document { value: Value::of_bytes(bytes), schema: None }, avro)
+            Err(Unread::Setup(why)) => Some(why),
+            Err(Unread::Fault(fault)) => {
+                // Neither Avro nor JSON, and nobody said that it would be.
+                let plain = self.key_format == Format::Auto
+                    && framing::locate(record, Part::Key, bytes, self.avro) == Framed::No;
+                (!plain).then(|| format!("the key cannot be read ({fault}); {}", Part::Key.or_no_avro()))
             }
         };
-        Ok(Key { document: Some(document), unread })
+        let document = Document { value: Value::of_bytes(bytes), schema: None };
+        Ok(Key { document: Some(document), unread: why.map(String::into_boxed_str) })
     }
 
     /// The value alone as it came, for whoever shows it: coordinates and internal records are not kept in an event.
@@ -151,9 +173,12 @@ impl Decoder {
     /// id. Values that do not fit their schema are left out as unknown. `None` if the bytes cannot be read at all.
     pub fn salvage(&mut self, record: &Record) -> Option<ChangeEvent> {
         let value = self.document(record, Part::Value, record.value.as_deref()?).ok()?;
-        let key = self.key(record).ok()?.document;
-        match self.read(record, key, value, Strictness::Salvage).ok()? {
-            Decoded::Event(event) => Some(*event),
+        let key = self.key(record).ok()?;
+        match self.read(record, key.document, value, Strictness::Salvage).ok()? {
+            Decoded::Event(mut event) => {
+                event.wire.key_unread = key.unread;
+                Some(*event)
+            }
             Decoded::Tombstone { .. } | Decoded::Skip(_) => None,
         }
     }
@@ -161,11 +186,13 @@ impl Decoder {
     /// The delete that a tombstone is in a flattened topic without delete records (`tombstone = "delete"`): its key
     /// is the Kafka key, its coordinates are in the headers if anywhere (`add.headers`).
     pub fn tombstone_delete(&mut self, record: &Record) -> Result<ChangeEvent, Unread> {
-        let (wire_key, key) = read_key(self.key(record)?.document.filter(|key| key.value != Value::Null));
+        let Key { document, unread } = self.key(record)?;
+        let (wire_key, key) = read_key(document.filter(|key| key.value != Value::Null));
         let source = flattened::metadata(record, &Row::new()).and_then(|metadata| metadata.source);
         let mut event = ChangeEvent::change(Shape::Flattened, Operation::Delete, source);
         event.key = key;
         event.wire.key = wire_key;
+        event.wire.key_unread = unread;
         check(&event)?;
         Ok(event)
     }
@@ -218,8 +245,8 @@ impl Decoder {
 #[derive(Default)]
 struct Key {
     document: Option<Document>,
-    /// It is Avro and stands as the bytes that came, for want of its schema.
-    unread: bool,
+    /// Why it stands as the bytes that came, where it should be more than that.
+    unread: Option<Box<str>>,
 }
 
 /// How one value is read.

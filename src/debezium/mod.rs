@@ -11,6 +11,7 @@ pub mod document;
 pub mod envelope;
 pub mod event;
 pub mod flattened;
+pub mod format;
 pub mod guard;
 pub mod header;
 pub mod json;

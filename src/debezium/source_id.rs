@@ -67,8 +67,8 @@ pub fn source_id(event: &ChangeEvent) -> Result<String, Fault> {
     if source.table.is_empty() && op != Operation::Message {
         return Err(no_safe_id("the source has no table"));
     }
-    if event.wire.key_unread {
-        return Err(Fault::new("key_undecodable", "the key is Avro that cannot be read with its schema"));
+    if let Some(why) = &event.wire.key_unread {
+        return Err(Fault::new("key_undecodable", format!("{why}; no id can be derived without the key")));
     }
     let mut coordinates = Coordinates::new(source);
     match &event.wire.key {
@@ -131,7 +131,7 @@ impl Coordinates {
                 let mut locus = String::with_capacity(24);
                 push_padded(&mut locus, file_number(file).unwrap_or(0).into(), 6);
                 for (number, width) in [(pos, 10), (row, 1)] {
-                    locus.push('.');
+                    locus.push_str(if *number < 0 { ".-" } else { "." });
                     push_padded(&mut locus, number.unsigned_abs(), width);
                 }
                 locus

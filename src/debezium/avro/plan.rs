@@ -7,17 +7,19 @@ use crate::debezium::schema::Schema;
 /// Index into [`Plan::steps`].
 pub(super) type StepId = u32;
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Plan {
     pub steps: Vec<Step>,
     pub root: StepId,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) enum Step {
     Null,
     Bool,
+    /// Of 32 bits.
     Int,
+    Long,
     Float,
     Double,
     Bytes,

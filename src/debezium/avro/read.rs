@@ -5,16 +5,19 @@ use compact_str::CompactString;
 use super::plan::{Plan, Step, StepId};
 use crate::debezium::convert::{self, Strictness};
 use crate::debezium::event::Fault;
-use crate::debezium::json::MAX_DEPTH;
+use crate::debezium::json::{MAX_DEPTH, last_wins};
 use crate::debezium::value::{Row, Value};
 
-/// Items that take no bytes (nulls, empty records) in one value; more is a mistake or an attack.
-const MOST_EMPTY_ITEMS: usize = 4096;
+/// Values that take no bytes (nulls, empty records) for each byte that is there: few bytes must not ask for much
+/// memory. A row of a table has none of them, a null among its columns takes a byte.
+const EMPTY_PER_BYTE: usize = 8;
+const LEAST_EMPTY: usize = 64;
 
 impl Plan {
     /// Reads one value that takes all the bytes.
     pub(super) fn read(&self, bytes: &[u8]) -> Result<Value, Fault> {
-        let mut reader = Reader { plan: self, bytes, spare: MOST_EMPTY_ITEMS };
+        let spare = bytes.len().saturating_mul(EMPTY_PER_BYTE).saturating_add(LEAST_EMPTY);
+        let mut reader = Reader { plan: self, bytes, spare };
         let value = reader.value(self.root, 0).map_err(|what| match what {
             What::Fault(fault) => fault,
             What::Broken(why) => {
@@ -39,7 +42,7 @@ struct Reader<'a> {
     plan: &'a Plan,
     /// What is not read yet.
     bytes: &'a [u8],
-    /// Items without bytes that may still come.
+    /// Values without bytes that may still come.
     spare: usize,
 }
 
@@ -50,20 +53,28 @@ impl<'a> Reader<'a> {
         }
         let plan = self.plan;
         Ok(match &plan.steps[step as usize] {
-            Step::Null => Value::Null,
+            Step::Null => {
+                self.empty()?;
+                Value::Null
+            }
             Step::Bool => match self.byte()? {
                 0 => Value::Bool(false),
                 1 => Value::Bool(true),
                 _ => return Err(What::Broken("no boolean")),
             },
-            Step::Int => Value::Int(self.long()?),
+            Step::Int => Value::Int(self.int()?),
+            Step::Long => Value::Int(self.long()?),
             Step::Float => Value::Float(convert::single(f32::from_le_bytes(self.chunk()?))),
             Step::Double => Value::Float(f64::from_le_bytes(self.chunk()?)),
             Step::Bytes => Value::Bytes(self.sized()?.into()),
             Step::Text => Value::Text(self.text()?),
+            Step::Fixed(0) => {
+                self.empty()?;
+                Value::Bytes(Box::default())
+            }
             Step::Fixed(size) => Value::Bytes(self.take(*size)?.into()),
             Step::Enum(symbols) => {
-                let at = usize::try_from(self.long()?).ok().and_then(|at| symbols.get(at));
+                let at = usize::try_from(self.int()?).ok().and_then(|at| symbols.get(at));
                 Value::Text(at.ok_or(What::Broken("no symbol of the enum"))?.clone())
             }
             Step::Optional { null_branch, inner } => match self.long()? {
@@ -79,6 +90,9 @@ impl<'a> Reader<'a> {
             }
             Step::Record(fields) => {
                 let mut row = Row::with_capacity(fields.len());
+                if fields.is_empty() {
+                    self.empty()?;
+                }
                 for (name, step) in fields {
                     row.push(name.clone(), self.value(*step, depth + 1)?);
                 }
@@ -93,13 +107,13 @@ impl<'a> Reader<'a> {
                 Value::Array(array)
             }
             Step::Map(values) => {
-                let mut row = Row::new();
+                let mut entries = Vec::new();
                 self.blocks(|reader| {
                     let name = reader.text()?;
-                    row.push(name, reader.value(*values, depth + 1)?);
+                    entries.push((name, reader.value(*values, depth + 1)?));
                     Ok(())
                 })?;
-                Value::Struct(row)
+                Value::Struct(Row::from(last_wins(entries)))
             }
             Step::Entries { record, text_keys } => {
                 let mut entries = Vec::new();
@@ -125,13 +139,25 @@ impl<'a> Reader<'a> {
                 self.long()?;
             }
             for _ in 0..count {
-                let before = self.bytes.len();
                 item(self)?;
-                if self.bytes.len() == before {
-                    self.spare = self.spare.checked_sub(1).ok_or(What::Broken("too many empty items"))?;
-                }
             }
         }
+    }
+
+    /// A value that takes no bytes.
+    fn empty(&mut self) -> Result<(), What> {
+        self.spare = self.spare.checked_sub(1).ok_or(What::Broken("more empty values than its bytes account for"))?;
+        Ok(())
+    }
+
+    /// A long of at most 32 bits, in at most the five bytes that these take.
+    fn int(&mut self) -> Result<i64, What> {
+        let before = self.bytes.len();
+        let int = self.long()?;
+        if before - self.bytes.len() > 5 || i32::try_from(int).is_err() {
+            return Err(What::Broken("a number of more than 32 bits"));
+        }
+        Ok(int)
     }
 
     /// Zigzag, least significant seven bits first, at most ten bytes.
@@ -186,7 +212,7 @@ fn map_of(entries: Vec<Value>, text_keys: bool) -> Value {
             Value::Text(name) => (name, value),
             other => (other.as_text().map(CompactString::from).unwrap_or_default(), value),
         });
-        return Value::Struct(named.collect());
+        return Value::Struct(Row::from(last_wins(named.collect())));
     }
     Value::Array(pairs.map(|(key, value)| Value::Array(vec![key, value])).collect())
 }

@@ -23,8 +23,8 @@ const MOST_NODES: usize = 50_000;
 /// Types around a type.
 const MOST_DEPTH: usize = 64;
 
-/// A schema from a registry, ready to read with.
-#[derive(Debug)]
+/// A schema from a registry, ready to read with. Two are equal that read the same bytes as the same.
+#[derive(Debug, PartialEq)]
 pub struct WriterSchema {
     name: Option<String>,
     plan: Plan,
@@ -182,17 +182,15 @@ impl<'a> Compiler<'a> {
             Avro::Boolean => Step::Bool,
             Avro::Float => Step::Float,
             Avro::Double => Step::Double,
-            Avro::Int
-            | Avro::Long
-            | Avro::Date
-            | Avro::TimeMillis
+            Avro::Int | Avro::Date | Avro::TimeMillis => Step::Int,
+            Avro::Long
             | Avro::TimeMicros
             | Avro::TimestampMillis
             | Avro::TimestampMicros
             | Avro::TimestampNanos
             | Avro::LocalTimestampMillis
             | Avro::LocalTimestampMicros
-            | Avro::LocalTimestampNanos => Step::Int,
+            | Avro::LocalTimestampNanos => Step::Long,
         };
         let id = self.push(step)?;
         if let Some(name) = schema.name() {

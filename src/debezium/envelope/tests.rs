@@ -229,7 +229,7 @@ fn unchanged_toast_is_unavailable_with_and_without_a_schema() {
     );
     let row = value(Some("{\"id\":77}"), &text).after.unwrap();
     assert_eq!(render::unavailable(&row).collect::<Vec<_>>(), ["manual", "tags"]);
-    let mut other = Decoder::new(DecodeOptions { placeholder: Some("gone".into()), avro: None });
+    let mut other = Decoder::new(DecodeOptions { placeholder: Some("gone".into()), ..DecodeOptions::default() });
     let record =
         Record::sample(None, Some(r#"{"op":"u","after":{"a":"gone","b":"__debezium_unavailable_value"},"source":{}}"#));
     let Ok(Decoded::Event(event)) = other.decode(&record) else { panic!() };
