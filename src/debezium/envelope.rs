@@ -224,6 +224,10 @@ impl Decoder {
             Value::Null => return Ok(Decoded::Tombstone { key }),
             Value::Struct(row) if is_change(record, &row) => reading.envelope(row)?,
             Value::Struct(row) if cloud_event::is_change(record, &row) => reading.cloud_event(record, row)?,
+            Value::Struct(row) if cloud_event::is_avro_change(&row) => {
+                let why = "the data of the CloudEvent is Avro: set `data.serializer.type=json` in its converter";
+                return Err(Fault::new("undecodable", why));
+            }
             Value::Struct(row) if shape::is_unknown_operation(&row) => {
                 return Err(Fault::new("unknown_operation", "the envelope's op is none of r, c, u, d, t, m"));
             }
@@ -275,6 +279,10 @@ impl Reading<'_> {
             return Ok(event);
         }
         let (before, after) = (state(row.remove("before"), "before")?, state(row.remove("after"), "after")?);
+        if op == Operation::Update && after.is_none() && is_description(&row) && self.strictness != Strictness::Salvage
+        {
+            return Err(Fault::new("no_after", DESCRIPTION_ALONE));
+        }
         event.wire.row = self.wire_row(op, after.as_ref().or(before.as_ref()));
         let field = |name: &str| self.schema.and_then(|schema| schema.field(0, name));
         event.before = before.map(|row| self.row(row, field("before"), self.leniently())).transpose()?;
@@ -376,6 +384,14 @@ fn state(value: Option<Value>, name: &str) -> Result<Option<Row>, Fault> {
         },
         Some(_) => Err(mismatch()),
     }
+}
+
+/// What MongoDB's connector says of an update whose document it does not look up, or finds deleted.
+const DESCRIPTION_ALONE: &str = "the update says which fields changed (updateDescription), not what the document is; set \
+                                 the connector's capture.mode to one with full documents";
+
+fn is_description(row: &Row) -> bool {
+    row.get("updateDescription").is_some_and(|described| *described != Value::Null)
 }
 
 /// `pg_logical_emit_message`: a prefix and bytes.
