@@ -11,11 +11,12 @@ use super::convert::{self, Strictness};
 use super::document::{Document, SchemaCache};
 use super::event::{ChangeEvent, Decoded, Fault, KeyChange, Operation, Shape};
 use super::format::Format;
+use super::parts::{DESCRIPTION_ALONE, is_description, logical_message, state};
 use super::placeholder::{self, Placeholder};
 use super::schema::Schema;
 use super::source::Source;
 use super::value::{Row, Value};
-use super::{cloud_event, flattened, header, json, render, shape};
+use super::{cloud_event, flattened, header, render, shape};
 use crate::record::{Record, RecordPosition};
 
 /// `[decode]` and `[registry]` of a pipeline.
@@ -370,39 +371,6 @@ fn numeral(record: &Record, bytes: &[u8]) -> Option<Value> {
     let text = std::str::from_utf8(bytes).ok()?;
     let digits = text.len() > 1 && text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit());
     (digits && has_id_header(record)).then(|| Value::Text(text.into()))
-}
-
-/// A state of a row. MongoDB's connector sends it as JSON in a text.
-fn state(value: Option<Value>, name: &str) -> Result<Option<Row>, Fault> {
-    let mismatch = || Fault::new("type_mismatch", format!("field {name}: no row"));
-    match value {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::Struct(row)) => Ok(Some(row)),
-        Some(Value::Text(text)) => match json::parse_text(&text) {
-            Ok(Value::Struct(row)) => Ok(Some(row)),
-            _ => Err(mismatch()),
-        },
-        Some(_) => Err(mismatch()),
-    }
-}
-
-/// What MongoDB's connector says of an update whose document it does not look up, or finds deleted.
-const DESCRIPTION_ALONE: &str = "the update says which fields changed (updateDescription), not what the document is; set \
-                                 the connector's capture.mode to one with full documents";
-
-fn is_description(row: &Row) -> bool {
-    row.get("updateDescription").is_some_and(|described| *described != Value::Null)
-}
-
-/// `pg_logical_emit_message`: a prefix and bytes.
-fn logical_message(message: Option<&Row>) -> Result<Row, Fault> {
-    let missing = |name: &str| Fault::new("type_mismatch", format!("field message.{name}: missing"));
-    let message = message.ok_or_else(|| Fault::new("type_mismatch", "field message: missing"))?;
-    let content = message.get("content").and_then(convert::bytes).ok_or_else(|| missing("content"))?;
-    let mut row = Row::with_capacity(2);
-    row.push("prefix", message.get("prefix").cloned().ok_or_else(|| missing("prefix"))?);
-    row.push("content", Value::Bytes(content));
-    Ok(row)
 }
 
 fn key_change(record: &Record, op: Option<Operation>) -> Option<KeyChange> {

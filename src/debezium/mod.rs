@@ -15,6 +15,7 @@ pub mod format;
 pub mod guard;
 pub mod header;
 pub mod json;
+mod parts;
 pub mod placeholder;
 pub mod render;
 pub mod schema;

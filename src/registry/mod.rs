@@ -173,7 +173,7 @@ impl Registry {
             (Some((_, schema)), _) => Ok(schema),
             (None, Some(why)) => Err(why),
             (None, None) => {
-                let what = format!("a schema {number} of {width:?} bytes");
+                let what = format!("a schema {number} of {width}");
                 Err(RegistryError::NotFound { what, address: self.0.address.clone(), tries: 0 })
             }
         }
@@ -190,7 +190,7 @@ impl Registry {
         let readings = readings.iter().map(reading).collect::<Vec<_>>().join(" and as ");
         RegistryError::Ambiguous {
             address: self.0.address.clone(),
-            what: format!("number {number} of {width:?} bytes in topic {topic:?} can be read as {readings}"),
+            what: format!("number {number} of {width} in topic {topic:?} can be read as {readings}"),
         }
     }
 

@@ -636,7 +636,7 @@ async fn a_number_that_may_be_two_schemas_is_the_topic_s_or_nothing() {
             for part in [
                 "number 7",
                 "\"renamed\"",
-                "content id 7",
+                "id 7 (a.orders.Envelope)",
                 "global id 7",
                 "a.orders.Envelope",
                 "a.stock.Envelope",

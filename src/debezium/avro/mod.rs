@@ -45,6 +45,15 @@ pub enum Width {
     Eight,
 }
 
+impl std::fmt::Display for Width {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Four => "4 bytes",
+            Self::Eight => "8 bytes",
+        })
+    }
+}
+
 impl std::fmt::Display for SchemaRef {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
