@@ -54,7 +54,13 @@ pub fn digest(event: &ChangeEvent, route: &Route) -> Digest {
             }
         }
     }
-    Digest::new(&rule(event, route), &render::hex(&Sha256::digest(content)))
+    let hash = Sha256::digest(&content);
+    // In the same text: it is as long as it will be.
+    content.clear();
+    push_rule(&mut content, event, route);
+    content.push(':');
+    render::push_hex(&mut content, &hash);
+    Digest::from_stored(&content)
 }
 
 fn counted(op: Operation) -> Operation {
@@ -67,9 +73,12 @@ fn counted(op: Operation) -> Operation {
     }
 }
 
-fn rule(event: &ChangeEvent, route: &Route) -> String {
-    let mut rule = String::from(VERSION);
+fn push_rule(rule: &mut String, event: &ChangeEvent, route: &Route) {
+    rule.push(VERSION);
     rule.push(if event.typed { 't' } else { 'u' });
+    if matches!(route.digest, DigestRule::Whole) && route.columns.is_empty() {
+        return;
+    }
     let mut parts = Vec::new();
     if let DigestRule::Include(paths) = &route.digest {
         parts.push("include".to_owned());
@@ -79,11 +88,8 @@ fn rule(event: &ChangeEvent, route: &Route) -> String {
         parts.push("columns".to_owned());
         parts.extend(route.columns.iter().flat_map(|(name, column)| [name.clone(), column.to_string()]));
     }
-    if !parts.is_empty() {
-        let hash = parts.iter().fold(Sha256::new(), |hash, part| hash.chain_update(format!("{}:{part}", part.len())));
-        rule.push_str(&render::hex(&hash.finalize()[..4]));
-    }
-    rule
+    let hash = parts.iter().fold(Sha256::new(), |hash, part| hash.chain_update(format!("{}:{part}", part.len())));
+    render::push_hex(rule, &hash.finalize()[..4]);
 }
 
 /// The digest of a value that could not be decoded: of its bytes.

@@ -6,7 +6,7 @@ use compact_str::CompactString;
 use sha2::{Digest, Sha256};
 
 use super::avro::framing::{self, Framed};
-use super::avro::{AvroOptions, Part, SchemaRef, WriterSchema, Writers};
+use super::avro::{AvroOptions, Extent, Part, SchemaRef, WriterSchema, Writers};
 use super::convert::{self, Strictness};
 use super::document::{Document, SchemaCache};
 use super::event::{ChangeEvent, Decoded, Fault, KeyChange, Operation, Shape};
@@ -82,7 +82,7 @@ impl Decoder {
             _ if internal => Document::null(),
             None => Document::null(),
             Some([]) => return Err(Fault::new("empty_value", "the value has no bytes; a tombstone is null").into()),
-            Some(bytes) => match self.document(record, Part::Value, bytes) {
+            Some(bytes) => match self.document(record, Part::Value, bytes, Extent::Needed) {
                 Ok(document) => document,
                 Err(Unread::Fault(fault)) => match numeral(record, bytes) {
                     Some(text) => Document { value: text, schema: None },
@@ -105,7 +105,7 @@ impl Decoder {
         self.writers.learn(topic, id, schema);
     }
 
-    fn document(&mut self, record: &Record, part: Part, bytes: &[u8]) -> Result<Document, Unread> {
+    fn document(&mut self, record: &Record, part: Part, bytes: &[u8], extent: Extent) -> Result<Document, Unread> {
         let format = self.format(part);
         let framed = match format {
             Format::Auto | Format::Avro => framing::locate(record, part, bytes, self.avro),
@@ -119,7 +119,7 @@ impl Decoder {
             }
             Framed::No => Document::json(bytes, &mut self.schemas).map_err(Unread::Fault),
             Framed::Avro { schema, body } => match self.writers.get(&record.position.topic, part, schema) {
-                Some(Ok(writer)) => writer.read(body).map_err(Unread::Fault),
+                Some(Ok(writer)) => writer.read_as(body, extent).map_err(Unread::Fault),
                 Some(Err(fault)) => Err(Unread::Fault(fault.clone())),
                 None => {
                     self.asking = Some(record.position.clone());
@@ -140,7 +140,7 @@ impl Decoder {
     /// The key. One that cannot be read is text, or bytes: it never spoils a good value.
     fn key(&mut self, record: &Record) -> Result<Key, Unread> {
         let Some(bytes) = record.key.as_deref() else { return Ok(Key::default()) };
-        let why = match self.document(record, Part::Key, bytes) {
+        let why = match self.document(record, Part::Key, bytes, Extent::Needed) {
             Ok(document) => return Ok(Key { document: Some(document), unread: None }),
             Err(unread @ Unread::Schema(_)) => return Err(unread),
             Err(Unread::Setup(why)) => Some(why),
@@ -158,7 +158,7 @@ impl Decoder {
     /// The value alone as it came, for whoever shows it: coordinates and internal records are not kept in an event.
     pub fn content(&mut self, record: &Record) -> Option<Value> {
         let bytes = record.value.as_deref()?;
-        self.document(record, Part::Value, bytes).ok().map(|document| document.value)
+        self.document(record, Part::Value, bytes, Extent::Whole).ok().map(|document| document.value)
     }
 
     /// What a record says, its key and value read from whatever format. A null document is no key, or a tombstone.
@@ -173,7 +173,7 @@ impl Decoder {
     /// What can still be said about a record that [`Decoder::decode`] refused: enough, perhaps, for its route and its
     /// id. Values that do not fit their schema are left out as unknown. `None` if the bytes cannot be read at all.
     pub fn salvage(&mut self, record: &Record) -> Option<ChangeEvent> {
-        let value = self.document(record, Part::Value, record.value.as_deref()?).ok()?;
+        let value = self.document(record, Part::Value, record.value.as_deref()?, Extent::Needed).ok()?;
         let key = self.key(record).ok()?;
         match self.read(record, key.document, value, Strictness::Salvage).ok()? {
             Decoded::Event(mut event) => {

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use super::decimal::push_padded;
 use super::event::{ChangeEvent, Fault, Operation};
 use super::guard::file_number;
-use super::render::hex;
+use super::render::push_hex;
 use super::source::{Position, Source};
 
 /// The recipe. An id, once made, keeps its meaning for ever: another recipe is another prefix.
@@ -87,7 +87,7 @@ pub fn source_id(event: &ChangeEvent) -> Result<String, Fault> {
         id.push_str(part);
         id.push(':');
     }
-    id.push_str(&coordinates.hash());
+    push_hex(&mut id, &Sha256::digest(coordinates.0)[..16]);
     Ok(id)
 }
 
@@ -191,10 +191,6 @@ impl Coordinates {
             }
         };
         Ok(if snapshot { "snapshot".to_owned() } else { locus })
-    }
-
-    fn hash(self) -> String {
-        hex(&Sha256::digest(self.0)[..16])
     }
 }
 

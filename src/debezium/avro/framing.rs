@@ -56,7 +56,7 @@ pub enum Framed<'a> {
         schema: SchemaRef,
         body: &'a [u8],
     },
-    /// Avro, but the configuration does not fit it: nothing is wrong with the record.
+    /// It looks like Avro, but the configuration does not fit it: nothing is known to be wrong with the record.
     Misfit(String),
 }
 

@@ -13,6 +13,7 @@ mod writer;
 mod writers;
 
 pub use framing::{AvroOptions, Framing, IdKind, Part};
+pub(super) use read::Extent;
 pub use writer::WriterSchema;
 pub(super) use writers::Writers;
 

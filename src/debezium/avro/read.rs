@@ -2,7 +2,7 @@
 
 use compact_str::CompactString;
 
-use super::plan::{Plan, Step, StepId};
+use super::plan::{FieldStep, Plan, Step, StepId};
 use crate::debezium::convert::{self, Strictness};
 use crate::debezium::event::Fault;
 use crate::debezium::json::{MAX_DEPTH, last_wins};
@@ -13,13 +13,21 @@ use crate::debezium::value::{Row, Value};
 const EMPTY_PER_BYTE: usize = 8;
 const LEAST_EMPTY: usize = 64;
 
+/// How much of a value is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::debezium) enum Extent {
+    Whole,
+    /// Without the fields that no event is made of.
+    Needed,
+}
+
 impl Plan {
     /// Reads one value that takes all the bytes.
-    pub(super) fn read(&self, bytes: &[u8]) -> Result<Value, Fault> {
+    pub(super) fn read(&self, bytes: &[u8], extent: Extent) -> Result<Value, Fault> {
         let spare = bytes.len().saturating_mul(EMPTY_PER_BYTE).saturating_add(LEAST_EMPTY);
-        let mut reader = Reader { plan: self, bytes, spare };
+        let mut reader = Reader { plan: self, whole: extent == Extent::Whole, bytes, spare };
         let value = reader.value(self.root, 0).map_err(|what| match what {
-            What::Fault(fault) => fault,
+            What::Fault(fault) => *fault,
             What::Broken(why) => {
                 let at = bytes.len() - reader.bytes.len();
                 Fault::new("undecodable", format!("no avro of its schema: {why} at byte {at}"))
@@ -35,11 +43,12 @@ impl Plan {
 /// Why reading ended.
 enum What {
     Broken(&'static str),
-    Fault(Fault),
+    Fault(Box<Fault>),
 }
 
 struct Reader<'a> {
     plan: &'a Plan,
+    whole: bool,
     /// What is not read yet.
     bytes: &'a [u8],
     /// Values without bytes that may still come.
@@ -86,15 +95,19 @@ impl<'a> Reader<'a> {
                 let branch = usize::try_from(self.long()?).ok().and_then(|at| branches.get(at));
                 let (step, schema) = branch.ok_or(What::Broken("no branch of the union"))?;
                 let value = self.value(*step, depth + 1)?;
-                convert::value(value, schema, Strictness::Full).map_err(What::Fault)?
+                convert::value(value, schema, Strictness::Full).map_err(|fault| What::Fault(Box::new(fault)))?
             }
             Step::Record(fields) => {
                 let mut row = Row::with_capacity(fields.len());
                 if fields.is_empty() {
                     self.empty()?;
                 }
-                for (name, step) in fields {
-                    row.push(name.clone(), self.value(*step, depth + 1)?);
+                for FieldStep { name, step, unused } in fields {
+                    if *unused && !self.whole {
+                        self.skip(*step, depth + 1)?;
+                    } else {
+                        row.push(name.clone(), self.value(*step, depth + 1)?);
+                    }
                 }
                 Value::Struct(row)
             }
@@ -125,6 +138,20 @@ impl<'a> Reader<'a> {
             }
             Step::Pending => return Err(What::Broken("a type without a definition")),
         })
+    }
+
+    /// Steps over a value.
+    fn skip(&mut self, step: StepId, depth: usize) -> Result<(), What> {
+        match &self.plan.steps[step as usize] {
+            Step::Int | Step::Long => self.long().map(drop),
+            Step::Bytes | Step::Text => self.sized().map(drop),
+            Step::Optional { null_branch, inner } => match self.long()? {
+                branch if branch == *null_branch => Ok(()),
+                branch if branch == 1 - *null_branch => self.skip(*inner, depth),
+                _ => Err(What::Broken("no branch of the union")),
+            },
+            _ => self.value(step, depth).map(drop),
+        }
     }
 
     /// The items of an array or a map. A block with a negative count says its size in bytes as well.

@@ -270,6 +270,61 @@ fn damaged_bytes_are_refused_or_read_as_the_crate_reads_them() {
     assert!(read > 1000, "{read}");
 }
 
+/// Read for an event or read whole, an envelope has the same in it but for what no event is made of.
+#[test]
+fn what_an_event_needs_is_read_as_it_is_in_the_whole() {
+    let row = json!({"type": "record", "name": "Value", "fields": [{"name": "ts_ms", "type": "long"},
+        {"name": "version", "type": "string"}]});
+    let source = json!({"type": "record", "name": "Source", "fields": [{"name": "version", "type": "string"},
+        {"name": "lsn", "type": ["null", "long"]}, {"name": "sequence", "type": ["null", "string"]},
+        {"name": "schema", "type": "string"}, {"name": "xmin", "type": ["null", "long"]}]});
+    let envelope = |op: &str| {
+        json!({"type": "record", "name": "Envelope", "fields": [
+        {"name": "before", "type": ["null", row]}, {"name": "after", "type": ["null", "Value"]},
+        {"name": "source", "type": source}, {"name": "op", "type": op}, {"name": "ts_ms", "type": ["null", "long"]},
+        {"name": "ts_us", "type": "long"}]})
+    };
+    let text = |text: &str| Avro::String(text.to_owned());
+    let fields = |fields: Vec<(&str, Avro)>| {
+        Avro::Record(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    };
+    let some = |value: Avro| Avro::Union(1, Box::new(value));
+    let none = || Avro::Union(0, Box::new(Avro::Null));
+    let value = |op: Avro| {
+        fields(vec![
+            ("before", none()),
+            ("after", some(fields(vec![("ts_ms", Avro::Long(7)), ("version", text("v"))]))),
+            (
+                "source",
+                fields(vec![
+                    ("version", text("3")),
+                    ("lsn", some(Avro::Long(5))),
+                    ("sequence", some(text("[]"))),
+                    ("schema", text("s")),
+                    ("xmin", none()),
+                ]),
+            ),
+            ("op", op),
+            ("ts_ms", some(Avro::Long(9))),
+            ("ts_us", Avro::Long(9000)),
+        ])
+    };
+    let bytes = encode(&envelope("string"), value(text("c")));
+    let writer = compile(&envelope("string"));
+    let shown = |extent| render::json(&writer.read_as(&bytes, extent).unwrap().value);
+    let whole = r#"{"before":null,"after":{"ts_ms":7,"version":"v"},"source":{"version":"3","lsn":5,"sequence":"[]","schema":"s","xmin":null},"op":"c","ts_ms":9,"ts_us":9000}"#;
+    assert_eq!(shown(Extent::Whole), whole);
+    let needed = r#"{"before":null,"after":{"ts_ms":7,"version":"v"},"source":{"lsn":5,"schema":"s"},"op":"c"}"#;
+    assert_eq!(shown(Extent::Needed), needed);
+    for at in 0..bytes.len() {
+        assert_eq!(writer.read_as(&bytes[..at], Extent::Needed).unwrap_err().code, "undecodable", "{at}");
+    }
+    // What merely resembles an envelope is somebody's own.
+    let own = compile(&envelope("int"));
+    let bytes = encode(&envelope("int"), value(Avro::Int(1)));
+    assert_eq!(render::json(&own.read_as(&bytes, Extent::Needed).unwrap().value), whole.replace("\"c\"", "1"));
+}
+
 #[test]
 fn a_schema_that_grows_without_bound_is_refused() {
     let mut texts = vec![json!({"type": "record", "name": "T0", "fields": [{"name": "a", "type": "int"}]}).to_string()];
