@@ -16,7 +16,7 @@ use crate::record::Record;
 use crate::route::{DigestRule, Route};
 
 /// Version of the algorithm; it is the first character of every rule id.
-const VERSION: char = '1';
+const VERSION: char = '2';
 
 /// The digest of `event` as `route` sees it.
 ///
@@ -54,7 +54,13 @@ pub fn digest(event: &ChangeEvent, route: &Route) -> Digest {
             }
         }
     }
-    Digest::new(&rule(event, route), &render::hex(&Sha256::digest(content)))
+    let hash = Sha256::digest(&content);
+    // In the same text: it is as long as it will be.
+    content.clear();
+    push_rule(&mut content, event, route);
+    content.push(':');
+    render::push_hex(&mut content, &hash);
+    Digest::from_stored(&content)
 }
 
 fn counted(op: Operation) -> Operation {
@@ -67,9 +73,12 @@ fn counted(op: Operation) -> Operation {
     }
 }
 
-fn rule(event: &ChangeEvent, route: &Route) -> String {
-    let mut rule = String::from(VERSION);
+fn push_rule(rule: &mut String, event: &ChangeEvent, route: &Route) {
+    rule.push(VERSION);
     rule.push(if event.typed { 't' } else { 'u' });
+    if matches!(route.digest, DigestRule::Whole) && route.columns.is_empty() {
+        return;
+    }
     let mut parts = Vec::new();
     if let DigestRule::Include(paths) = &route.digest {
         parts.push("include".to_owned());
@@ -79,11 +88,8 @@ fn rule(event: &ChangeEvent, route: &Route) -> String {
         parts.push("columns".to_owned());
         parts.extend(route.columns.iter().flat_map(|(name, column)| [name.clone(), column.to_string()]));
     }
-    if !parts.is_empty() {
-        let hash = parts.iter().fold(Sha256::new(), |hash, part| hash.chain_update(format!("{}:{part}", part.len())));
-        rule.push_str(&render::hex(&hash.finalize()[..4]));
-    }
-    rule
+    let hash = parts.iter().fold(Sha256::new(), |hash, part| hash.chain_update(format!("{}:{part}", part.len())));
+    render::push_hex(rule, &hash.finalize()[..4]);
 }
 
 /// The digest of a value that could not be decoded: of its bytes.
@@ -182,12 +188,69 @@ mod tests {
         }
     }
 
-    #[test]
-    fn frozen() {
-        let digest = digest(&event(Some("1"), r#"{"op":"c","after":{"id":1,"n":"a"}}"#), &Route::default());
-        assert_eq!(digest.as_str(), FROZEN);
+    /// One column of every kind whose text took thought.
+    fn typed() -> ChangeEvent {
+        let column = |name: &str, kind: &str, rest: &str| {
+            format!(r#"{{"type":"{kind}","optional":true,"field":"{name}"{rest}}}"#)
+        };
+        let named = |name: &str, kind: &str, semantic: &str| column(name, kind, &format!(r#","name":"{semantic}""#));
+        let columns = [
+            named("day", "int32", "io.debezium.time.Date"),
+            named("never", "int32", "io.debezium.time.Date"),
+            named("at", "int64", "io.debezium.time.MicroTimestamp"),
+            named("zoned", "string", "io.debezium.time.ZonedTimestamp"),
+            named("took", "int64", "io.debezium.time.MicroDuration"),
+            column("single", "float", ""),
+            column("double", "double", ""),
+            named("bits", "bytes", "io.debezium.data.Bits").replace('}', r#","parameters":{"length":"12"}}"#),
+            named("amount", "bytes", "org.apache.kafka.connect.data.Decimal")
+                .replace('}', r#","parameters":{"scale":"2"}}"#),
+            named("parts", "struct", "io.debezium.time.StructuredDate").replace('}', r#","fields":[]}"#),
+            named("doc", "string", "io.debezium.data.Json"),
+            column("toast", "string", ""),
+        ];
+        let row = r#"{"day":20000,"never":2147483647,"at":1796000000123400,"zoned":"2026-11-29T12:34:56.1+02:00",
+            "took":3600000001,"single":0.1,"double":0.1,"bits":"DQo=","amount":"/zY=",
+            "parts":{"year":2026,"month":11,"day":29},"doc":"{\"b\": 1.0, \"a\": null}",
+            "toast":"__debezium_unavailable_value"}"#;
+        let after = format!(r#"{{"type":"struct","field":"after","optional":true,"fields":[{}]}}"#, columns.join(","));
+        let schema = format!(r#"{{"type":"struct","fields":[{after}]}}"#);
+        let payload = format!(r#"{{"op":"u","before":null,"after":{row},"source":{{}}}}"#);
+        event(Some("{\"id\":1}"), &format!(r#"{{"schema":{schema},"payload":{payload}}}"#))
     }
 
-    /// Changing this breaks the comparison with digests in the inboxes of users: raise [`VERSION`] instead.
-    const FROZEN: &str = "1u:02b8d44879efa19cc560d063731a230a84a8b1acb48781df4c7301d9f4b82a08";
+    /// Changing these breaks the comparison with digests in the inboxes of users: raise [`VERSION`] instead.
+    #[test]
+    fn frozen() {
+        let change = event(Some("1"), r#"{"op":"c","after":{"id":1,"n":"a","f":1.50,"z":100}}"#);
+        let plain = event(None, r#"{"b":[1,{"c":"é\n"}],"a":null}"#);
+        let scalar = event(None, "[1.0,2]");
+        let include = Route { digest: DigestRule::Include(vec!["id".into(), "no".into()]), ..Route::default() };
+        let columns = Route { columns: vec![("n".into(), ColumnType::Text)], ..Route::default() };
+        let digests = [
+            digest(&change, &Route::default()),
+            digest(&plain, &Route::default()),
+            digest(&scalar, &Route::default()),
+            digest(&typed(), &Route::default()),
+            digest(&change, &include),
+            digest(&change, &columns),
+        ];
+        assert_eq!(digests.each_ref().map(Digest::as_str), FROZEN);
+        let shown = render::row_json(typed().after.as_ref().unwrap());
+        assert_eq!(shown, TYPED, "as frozen, so that it is seen what changed");
+    }
+
+    const TYPED: &str = concat!(
+        r#"{"day":"2024-10-04","never":"infinity","at":"2026-11-30T00:53:20.1234","zoned":"2026-11-29T10:34:56.1Z","#,
+        r#""took":"PT1H0.000001S","single":0.1,"double":0.1,"bits":"101000001101","amount":"-2.02","#,
+        r#""parts":"2026-11-29","doc":{"b":1.0,"a":null}}"#
+    );
+    const FROZEN: [&str; 6] = [
+        "2u:a6a8fe5aca843144c4e18cbe53f16ab93846eab6c46648bb8ddf1cbe357f985f",
+        "2u:033ff934474f12885f2e277df33729fc0e2ce05c85ed4a29e11bdf8a61d01d01",
+        "2u:49a64717d5d4cb19952e6eac2946415cf6879adacf9908e7d872332d32c6e684",
+        "2t:046c7fb3512ea34448715c8d8905c63d263667968f1338f0103ebfbc382ae637",
+        "2u34924375:c38efd2e3e01708ee3d1a01ed1e7b2f6ec4fd1d671b05e29dffcf5ae33cc697f",
+        "2u5ce42e9c:a6a8fe5aca843144c4e18cbe53f16ab93846eab6c46648bb8ddf1cbe357f985f",
+    ];
 }

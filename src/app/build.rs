@@ -102,7 +102,12 @@ pub fn decode_options(config: &Config) -> DecodeOptions {
             (Flavour::Apicurio, None) => IdKind::Open,
         },
     });
-    DecodeOptions { placeholder: Some(config.decode.placeholder.clone()), avro }
+    DecodeOptions {
+        placeholder: Some(config.decode.placeholder.clone()),
+        avro,
+        key_format: config.decode.key_format,
+        value_format: config.decode.value_format,
+    }
 }
 
 impl Pipeline {

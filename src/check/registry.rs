@@ -50,7 +50,8 @@ async fn found_instead(options: &RegistryOptions, error: &RegistryError) -> Opti
         RegistryError::NotFound { .. }
         | RegistryError::BadSchema(_)
         | RegistryError::Unavailable { .. }
-        | RegistryError::Denied { .. } => None,
+        | RegistryError::Denied { .. }
+        | RegistryError::Ambiguous { .. } => None,
     }
 }
 
@@ -76,8 +77,12 @@ fn refused(error: &RegistryError, instead: Option<Api>) -> Check {
             let remedy = format!("set `[registry] flavour = \"{flavour}\"`: {api} answers there");
             Check::fail(NAME, detail, remedy)
         }
-        (RegistryError::Misconfigured { .. } | RegistryError::NotFound { .. } | RegistryError::BadSchema(_), None) => {
-            Check::fail(NAME, detail, "correct `[registry]` url and flavour")
-        }
+        (
+            RegistryError::Misconfigured { .. }
+            | RegistryError::Ambiguous { .. }
+            | RegistryError::NotFound { .. }
+            | RegistryError::BadSchema(_),
+            None,
+        ) => Check::fail(NAME, detail, "correct `[registry]` url and flavour"),
     }
 }

@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::secret::Secret;
+pub use crate::debezium::format::Format;
 use crate::effect::spec::EffectSpec;
 pub use crate::registry::{Flavour, Ids};
 use crate::route::{Route, TopicPattern};
@@ -230,6 +231,8 @@ pub enum LogFormat {
 pub struct DecodeOptions {
     /// Debezium's `unavailable.value.placeholder`.
     pub placeholder: String,
+    pub key_format: Format,
+    pub value_format: Format,
 }
 
 /// `[[route]]` with its effect

@@ -45,6 +45,15 @@ pub fn is_change(record: &Record, row: &Row) -> bool {
         && operation(|name| from_header(record, name), row).is_some()
 }
 
+/// Whether `row` is a CloudEvent around a change in Avro (`data.serializer.type=avro`), which is bytes in it.
+pub fn is_avro_change(row: &Row) -> bool {
+    let is = |name: &str, found: fn(&str) -> bool| matches!(row.get(name), Some(Value::Text(text)) if found(text));
+    is("specversion", |_| true)
+        && is("datacontenttype", |kind| kind.eq_ignore_ascii_case("application/avro"))
+        && !matches!(row.get("data"), Some(Value::Struct(_)))
+        && (is("type", |kind| kind.ends_with(CHANGE_TYPE)) || row.get(&extension("op")).is_some())
+}
+
 /// Takes the change out.
 ///
 /// # Errors

@@ -6,15 +6,17 @@ use compact_str::CompactString;
 use sha2::{Digest, Sha256};
 
 use super::avro::framing::{self, Framed};
-use super::avro::{AvroOptions, Part, SchemaRef, WriterSchema, Writers};
+use super::avro::{AvroOptions, Extent, Part, SchemaRef, WriterSchema, Writers};
 use super::convert::{self, Strictness};
 use super::document::{Document, SchemaCache};
 use super::event::{ChangeEvent, Decoded, Fault, KeyChange, Operation, Shape};
+use super::format::Format;
+use super::parts::{DESCRIPTION_ALONE, is_description, logical_message, state};
 use super::placeholder::{self, Placeholder};
 use super::schema::Schema;
 use super::source::Source;
 use super::value::{Row, Value};
-use super::{cloud_event, flattened, header, json, render, shape};
+use super::{cloud_event, flattened, header, render, shape};
 use crate::record::{Record, RecordPosition};
 
 /// `[decode]` and `[registry]` of a pipeline.
@@ -24,6 +26,8 @@ pub struct DecodeOptions {
     pub placeholder: Option<String>,
     /// How Avro names its schemas, where there is a registry.
     pub avro: Option<AvroOptions>,
+    pub key_format: Format,
+    pub value_format: Format,
 }
 
 /// Why a record is not decoded.
@@ -48,6 +52,8 @@ impl From<Fault> for Unread {
 pub struct Decoder {
     placeholder: Placeholder,
     avro: Option<AvroOptions>,
+    key_format: Format,
+    value_format: Format,
     schemas: SchemaCache,
     writers: Writers,
     /// The record that a schema is missing for.
@@ -56,9 +62,10 @@ pub struct Decoder {
 
 impl Decoder {
     pub fn new(options: DecodeOptions) -> Self {
-        let placeholder = Placeholder::new(options.placeholder.as_deref().unwrap_or(placeholder::DEFAULT));
+        let DecodeOptions { placeholder, avro, key_format, value_format } = options;
+        let placeholder = Placeholder::new(placeholder.as_deref().unwrap_or(placeholder::DEFAULT));
         let (schemas, writers) = (SchemaCache::default(), Writers::default());
-        Self { placeholder, avro: options.avro, schemas, writers, asking: None }
+        Self { placeholder, avro, key_format, value_format, schemas, writers, asking: None }
     }
 
     /// Decodes a record, JSON or Avro.
@@ -75,7 +82,7 @@ impl Decoder {
             _ if internal => Document::null(),
             None => Document::null(),
             Some([]) => return Err(Fault::new("empty_value", "the value has no bytes; a tombstone is null").into()),
-            Some(bytes) => match self.document(record, Part::Value, bytes) {
+            Some(bytes) => match self.document(record, Part::Value, bytes, Extent::Needed) {
                 Ok(document) => document,
                 Err(Unread::Fault(fault)) => match numeral(record, bytes) {
                     Some(text) => Document { value: text, schema: None },
@@ -93,20 +100,26 @@ impl Decoder {
     }
 
     /// The answer to [`Unread::Schema`]: the schema, or why there is none, which then is the fault of the record.
-    pub fn learn(&mut self, id: SchemaRef, schema: Result<Arc<WriterSchema>, Fault>) {
-        self.writers.learn(id, schema);
+    /// It holds for records of that topic.
+    pub fn learn(&mut self, topic: &Arc<str>, id: SchemaRef, schema: Result<Arc<WriterSchema>, Fault>) {
+        self.writers.learn(topic, id, schema);
     }
 
-    fn document(&mut self, record: &Record, part: Part, bytes: &[u8]) -> Result<Document, Unread> {
-        let framed = framing::locate(record, part, bytes, self.avro);
-        self.framed(record, framed, bytes)
-    }
-
-    fn framed(&mut self, record: &Record, framed: Framed<'_>, bytes: &[u8]) -> Result<Document, Unread> {
+    fn document(&mut self, record: &Record, part: Part, bytes: &[u8], extent: Extent) -> Result<Document, Unread> {
+        let format = self.format(part);
+        let framed = match format {
+            Format::Auto | Format::Avro => framing::locate(record, part, bytes, self.avro),
+            Format::Json => Framed::No,
+            Format::Bytes => return Ok(Document { value: Value::Bytes(bytes.into()), schema: None }),
+        };
         match framed {
+            Framed::No if format == Format::Avro => {
+                let why = format!("{part} names no schema, and the configuration says that it is avro");
+                Err(Unread::Fault(Fault::new("undecodable", why)))
+            }
             Framed::No => Document::json(bytes, &mut self.schemas).map_err(Unread::Fault),
-            Framed::Avro { schema, body } => match self.writers.get(schema) {
-                Some(Ok(writer)) => writer.read(body).map_err(Unread::Fault),
+            Framed::Avro { schema, body } => match self.writers.get(&record.position.topic, part, schema) {
+                Some(Ok(writer)) => writer.read_as(body, extent).map_err(Unread::Fault),
                 Some(Err(fault)) => Err(Unread::Fault(fault.clone())),
                 None => {
                     self.asking = Some(record.position.clone());
@@ -117,25 +130,35 @@ impl Decoder {
         }
     }
 
-    /// The key. One that is neither JSON nor Avro is text, or bytes: it never spoils a good value.
+    fn format(&self, part: Part) -> Format {
+        match part {
+            Part::Key => self.key_format,
+            Part::Value => self.value_format,
+        }
+    }
+
+    /// The key. One that cannot be read is text, or bytes: it never spoils a good value.
     fn key(&mut self, record: &Record) -> Result<Key, Unread> {
         let Some(bytes) = record.key.as_deref() else { return Ok(Key::default()) };
-        let framed = framing::locate(record, Part::Key, bytes, self.avro);
-        let avro = matches!(framed, Framed::Avro { .. });
-        let (document, unread) = match self.framed(record, framed, bytes) {
-            Ok(document) => (document, false),
+        let why = match self.document(record, Part::Key, bytes, Extent::Needed) {
+            Ok(document) => return Ok(Key { document: Some(document), unread: None }),
             Err(unread @ Unread::Schema(_)) => return Err(unread),
-            Err(Unread::Fault(_) | Unread::Setup(_)) => {
-                (Document { value: Value::of_bytes(bytes), schema: None }, avro)
+            Err(Unread::Setup(why)) => Some(why),
+            Err(Unread::Fault(fault)) => {
+                // Neither Avro nor JSON, and nobody said that it would be.
+                let plain = self.key_format == Format::Auto
+                    && framing::locate(record, Part::Key, bytes, self.avro) == Framed::No;
+                (!plain).then(|| format!("the key cannot be read ({fault}); {}", Part::Key.or_no_avro()))
             }
         };
-        Ok(Key { document: Some(document), unread })
+        let document = Document { value: Value::of_bytes(bytes), schema: None };
+        Ok(Key { document: Some(document), unread: why.map(String::into_boxed_str) })
     }
 
     /// The value alone as it came, for whoever shows it: coordinates and internal records are not kept in an event.
     pub fn content(&mut self, record: &Record) -> Option<Value> {
         let bytes = record.value.as_deref()?;
-        self.document(record, Part::Value, bytes).ok().map(|document| document.value)
+        self.document(record, Part::Value, bytes, Extent::Whole).ok().map(|document| document.value)
     }
 
     /// What a record says, its key and value read from whatever format. A null document is no key, or a tombstone.
@@ -150,10 +173,13 @@ impl Decoder {
     /// What can still be said about a record that [`Decoder::decode`] refused: enough, perhaps, for its route and its
     /// id. Values that do not fit their schema are left out as unknown. `None` if the bytes cannot be read at all.
     pub fn salvage(&mut self, record: &Record) -> Option<ChangeEvent> {
-        let value = self.document(record, Part::Value, record.value.as_deref()?).ok()?;
-        let key = self.key(record).ok()?.document;
-        match self.read(record, key, value, Strictness::Salvage).ok()? {
-            Decoded::Event(event) => Some(*event),
+        let value = self.document(record, Part::Value, record.value.as_deref()?, Extent::Needed).ok()?;
+        let key = self.key(record).ok()?;
+        match self.read(record, key.document, value, Strictness::Salvage).ok()? {
+            Decoded::Event(mut event) => {
+                event.wire.key_unread = key.unread;
+                Some(*event)
+            }
             Decoded::Tombstone { .. } | Decoded::Skip(_) => None,
         }
     }
@@ -161,11 +187,13 @@ impl Decoder {
     /// The delete that a tombstone is in a flattened topic without delete records (`tombstone = "delete"`): its key
     /// is the Kafka key, its coordinates are in the headers if anywhere (`add.headers`).
     pub fn tombstone_delete(&mut self, record: &Record) -> Result<ChangeEvent, Unread> {
-        let (wire_key, key) = read_key(self.key(record)?.document.filter(|key| key.value != Value::Null));
+        let Key { document, unread } = self.key(record)?;
+        let (wire_key, key) = read_key(document.filter(|key| key.value != Value::Null));
         let source = flattened::metadata(record, &Row::new()).and_then(|metadata| metadata.source);
         let mut event = ChangeEvent::change(Shape::Flattened, Operation::Delete, source);
         event.key = key;
         event.wire.key = wire_key;
+        event.wire.key_unread = unread;
         check(&event)?;
         Ok(event)
     }
@@ -198,6 +226,10 @@ impl Decoder {
             Value::Null => return Ok(Decoded::Tombstone { key }),
             Value::Struct(row) if is_change(record, &row) => reading.envelope(row)?,
             Value::Struct(row) if cloud_event::is_change(record, &row) => reading.cloud_event(record, row)?,
+            Value::Struct(row) if cloud_event::is_avro_change(&row) => {
+                let why = "the data of the CloudEvent is Avro: set `data.serializer.type=json` in its converter";
+                return Err(Fault::new("undecodable", why));
+            }
             Value::Struct(row) if shape::is_unknown_operation(&row) => {
                 return Err(Fault::new("unknown_operation", "the envelope's op is none of r, c, u, d, t, m"));
             }
@@ -219,8 +251,8 @@ impl Decoder {
 #[derive(Default)]
 struct Key {
     document: Option<Document>,
-    /// It is Avro and stands as the bytes that came, for want of its schema.
-    unread: bool,
+    /// Why it stands as the bytes that came, where it should be more than that.
+    unread: Option<Box<str>>,
 }
 
 /// How one value is read.
@@ -249,6 +281,10 @@ impl Reading<'_> {
             return Ok(event);
         }
         let (before, after) = (state(row.remove("before"), "before")?, state(row.remove("after"), "after")?);
+        if op == Operation::Update && after.is_none() && is_description(&row) && self.strictness != Strictness::Salvage
+        {
+            return Err(Fault::new("no_after", DESCRIPTION_ALONE));
+        }
         event.wire.row = self.wire_row(op, after.as_ref().or(before.as_ref()));
         let field = |name: &str| self.schema.and_then(|schema| schema.field(0, name));
         event.before = before.map(|row| self.row(row, field("before"), self.leniently())).transpose()?;
@@ -336,31 +372,6 @@ fn numeral(record: &Record, bytes: &[u8]) -> Option<Value> {
     let text = std::str::from_utf8(bytes).ok()?;
     let digits = text.len() > 1 && text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit());
     (digits && has_id_header(record)).then(|| Value::Text(text.into()))
-}
-
-/// A state of a row. MongoDB's connector sends it as JSON in a text.
-fn state(value: Option<Value>, name: &str) -> Result<Option<Row>, Fault> {
-    let mismatch = || Fault::new("type_mismatch", format!("field {name}: no row"));
-    match value {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::Struct(row)) => Ok(Some(row)),
-        Some(Value::Text(text)) => match json::parse_unique(&text) {
-            Ok(Value::Struct(row)) => Ok(Some(row)),
-            _ => Err(mismatch()),
-        },
-        Some(_) => Err(mismatch()),
-    }
-}
-
-/// `pg_logical_emit_message`: a prefix and bytes.
-fn logical_message(message: Option<&Row>) -> Result<Row, Fault> {
-    let missing = |name: &str| Fault::new("type_mismatch", format!("field message.{name}: missing"));
-    let message = message.ok_or_else(|| Fault::new("type_mismatch", "field message: missing"))?;
-    let content = message.get("content").and_then(convert::bytes).ok_or_else(|| missing("content"))?;
-    let mut row = Row::with_capacity(2);
-    row.push("prefix", message.get("prefix").cloned().ok_or_else(|| missing("prefix"))?);
-    row.push("content", Value::Bytes(content));
-    Ok(row)
 }
 
 fn key_change(record: &Record, op: Option<Operation>, schema: Option<&Schema>) -> Option<KeyChange> {

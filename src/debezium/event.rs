@@ -85,8 +85,9 @@ pub struct ChangeEvent {
 pub struct Wire {
     /// Canonical JSON of the key; absent where there is none.
     pub key: Option<CompactString>,
-    /// The key is Avro that could not be read: its bytes say less than the key, so no id is derived from it.
-    pub key_unread: bool,
+    /// Why the key could not be read, where it should be more than bytes: they may differ where the key does not (with
+    /// the id of another schema in front), so no id is derived from them.
+    pub key_unread: Option<Box<str>>,
     /// SHA-256 in hex of the row's canonical JSON, taken where a derived id needs it: without a key, and for
     /// snapshot reads.
     pub row: Option<CompactString>,

@@ -395,7 +395,8 @@ fn any_repeated(fields: &[(CompactString, Value)]) -> bool {
     })
 }
 
-fn last_wins(mut fields: Vec<(CompactString, Value)>) -> Vec<(CompactString, Value)> {
+/// Of a repeated name the last value, at the place of the first.
+pub(super) fn last_wins(mut fields: Vec<(CompactString, Value)>) -> Vec<(CompactString, Value)> {
     // Two marks alike are rarely two names alike: what follows is right for both.
     let repeated = any_repeated(&fields);
     if !repeated {

@@ -126,16 +126,35 @@ pub fn row_to_json(row: &Row) -> serde_json::Value {
 
 /// Lower-case hex.
 pub fn hex(bytes: &[u8]) -> String {
-    const DIGITS: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
     let mut hex = String::with_capacity(bytes.len() * 2);
-    hex.extend(digits.map(|digit| DIGITS[usize::from(digit)]));
+    push_hex(&mut hex, bytes);
     hex
+}
+
+/// [`hex`] onto a text.
+pub fn push_hex(out: &mut String, bytes: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    // Pieces of which each is a text: a character at a time would be encoded one by one.
+    let mut piece = [0; 64];
+    for chunk in bytes.chunks(piece.len() / 2) {
+        for (pair, byte) in piece.chunks_exact_mut(2).zip(chunk) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+        out.push_str(std::str::from_utf8(&piece[..chunk.len() * 2]).unwrap_or_default());
+    }
 }
 
 /// A JSON text literal.
 pub fn write_text(out: &mut String, text: &str) {
     out.push('"');
+    let special = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
+    // Most texts have none; this looks at many bytes at once.
+    if !text.bytes().fold(false, |found, byte| found | special(byte)) {
+        out.push_str(text);
+        out.push('"');
+        return;
+    }
     let mut start = 0;
     for (at, byte) in text.bytes().enumerate() {
         if !matches!(byte, b'"' | b'\\' | 0..0x20) {

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use super::decimal::push_padded;
 use super::event::{ChangeEvent, Fault, Operation};
 use super::guard::file_number;
-use super::render::hex;
+use super::render::push_hex;
 use super::source::{Position, Source};
 
 /// The recipe. An id, once made, keeps its meaning for ever: another recipe is another prefix.
@@ -67,8 +67,8 @@ pub fn source_id(event: &ChangeEvent) -> Result<String, Fault> {
     if source.table.is_empty() && op != Operation::Message {
         return Err(no_safe_id("the source has no table"));
     }
-    if event.wire.key_unread {
-        return Err(Fault::new("key_undecodable", "the key is Avro that cannot be read with its schema"));
+    if let Some(why) = &event.wire.key_unread {
+        return Err(Fault::new("key_undecodable", format!("{why}; no id can be derived without the key")));
     }
     let mut coordinates = Coordinates::new(source);
     match &event.wire.key {
@@ -87,7 +87,7 @@ pub fn source_id(event: &ChangeEvent) -> Result<String, Fault> {
         id.push_str(part);
         id.push(':');
     }
-    id.push_str(&coordinates.hash());
+    push_hex(&mut id, &Sha256::digest(coordinates.0)[..16]);
     Ok(id)
 }
 
@@ -131,7 +131,7 @@ impl Coordinates {
                 let mut locus = String::with_capacity(24);
                 push_padded(&mut locus, file_number(file).unwrap_or(0).into(), 6);
                 for (number, width) in [(pos, 10), (row, 1)] {
-                    locus.push('.');
+                    locus.push_str(if *number < 0 { ".-" } else { "." });
                     push_padded(&mut locus, number.unsigned_abs(), width);
                 }
                 locus
@@ -191,10 +191,6 @@ impl Coordinates {
             }
         };
         Ok(if snapshot { "snapshot".to_owned() } else { locus })
-    }
-
-    fn hash(self) -> String {
-        hex(&Sha256::digest(self.0)[..16])
     }
 }
 

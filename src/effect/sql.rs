@@ -111,15 +111,13 @@ impl SqlEffect {
 
     /// What does not fit is tried with what is learned anew before it is believed: a table may have been altered.
     async fn bound(&self, tx: &mut Tx, run: &[Delivery<'_>]) -> Result<(Arc<Prepared>, Vec<Bound>), StoreError> {
-        let (mut prepared, mut new) = self.prepared(tx).await?;
-        let mut all = Vec::with_capacity(run.len());
-        for delivery in run {
-            let mut bound = self.bind(&prepared, delivery);
-            if !new && bound.is_err() {
-                (prepared, new) = (self.prepare(tx).await?, true);
-                bound = self.bind(&prepared, delivery);
-            }
-            all.push(bound);
+        let bind = |prepared: &Prepared| run.iter().map(|delivery| self.bind(prepared, delivery)).collect();
+        let (mut prepared, new) = self.prepared(tx).await?;
+        let mut all: Vec<Bound> = bind(&prepared);
+        if !new && all.iter().any(Result::is_err) {
+            prepared = self.prepare(tx).await?;
+            // All of them: one statement takes values of one form.
+            all = bind(&prepared);
         }
         Ok((prepared, all))
     }
@@ -217,10 +215,7 @@ impl SqlEffect {
                 let mut columns = vec![Vec::with_capacity(chunk.len()); width];
                 for row in chunk {
                     for (column, bind) in columns.iter_mut().zip(row) {
-                        column.push(match bind {
-                            Bind::Text(text) => Some(text),
-                            _ => None,
-                        });
+                        column.push(text_of(bind)?);
                     }
                 }
                 all &= tx.execute(sql, columns.into_iter().map(Bind::Texts).collect()).await? == count;
@@ -334,6 +329,24 @@ pub(super) fn parked(unbindable: Unbindable) -> Outcome {
     Outcome::Refused(Refusal { kind: RefusalKind::Park, code: code.to_owned(), reason, clean: true })
 }
 
+/// A value of an array of texts, in whose form Postgres gets every value.
+fn text_of(bind: Bind) -> Result<Option<String>, StoreError> {
+    match bind {
+        Bind::Text(text) => Ok(Some(text)),
+        Bind::Null => Ok(None),
+        Bind::NullInt
+        | Bind::NullBytes
+        | Bind::Bool(_)
+        | Bind::Int(_)
+        | Bind::Float(_)
+        | Bind::Decimal(_)
+        | Bind::Bytes(_)
+        | Bind::Ints(_)
+        | Bind::Texts(_)
+        | Bind::Blobs(_) => Err(StoreError::Unexpected("a value that is no text, for an array of texts".to_owned())),
+    }
+}
+
 /// Cuts rows into statements by number of rows and by bytes.
 fn chunks(rows: Vec<Vec<Bind>>, most: usize) -> Vec<Vec<Vec<Bind>>> {
     let mut chunks = Vec::new();
@@ -356,6 +369,15 @@ fn chunks(rows: Vec<Vec<Bind>>, most: usize) -> Vec<Vec<Vec<Bind>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_value_becomes_null_on_its_way_into_an_array() {
+        assert_eq!(text_of(Bind::Null).unwrap(), None);
+        assert_eq!(text_of(Bind::text("x")).unwrap().as_deref(), Some("x"));
+        for bind in [Bind::Int(1), Bind::Bytes(vec![1]), Bind::Bool(true), Bind::Decimal("1".to_owned())] {
+            assert!(text_of(bind).is_err());
+        }
+    }
 
     #[test]
     fn statements_are_cut_by_bytes() {

@@ -162,8 +162,8 @@ impl Reader {
     }
 
     /// The answer to [`Unready::Schema`].
-    pub(super) fn learn(&mut self, id: SchemaRef, schema: Result<Arc<WriterSchema>, Fault>) {
-        self.decoder.learn(id, schema);
+    pub(super) fn learn(&mut self, topic: &Arc<str>, id: SchemaRef, schema: Result<Arc<WriterSchema>, Fault>) {
+        self.decoder.learn(topic, id, schema);
     }
 
     fn routed(

@@ -23,12 +23,14 @@ pub enum Hindrance {
     Outage { reason: String, retry_after: Option<Duration> },
     /// Somebody must look.
     Setup(String),
+    /// The same, for the sake of this record's schema alone: others may be read.
+    Ambiguous(String),
 }
 
 impl Hindrance {
     pub fn into_reason(self) -> String {
         match self {
-            Self::Outage { reason, .. } | Self::Setup(reason) => reason,
+            Self::Outage { reason, .. } | Self::Setup(reason) | Self::Ambiguous(reason) => reason,
         }
     }
 }
@@ -78,7 +80,9 @@ impl Processor {
                         failures += 1;
                         (LaneState::Retrying(reason), retry_after.map_or(wait, |wanted| wanted.max(wait)))
                     }
-                    Hindrance::Setup(reason) => (LaneState::Stopped(self.placed(reason, records)), SETUP_LOOK),
+                    Hindrance::Setup(reason) | Hindrance::Ambiguous(reason) => {
+                        (LaneState::Stopped(self.placed(reason, records)), SETUP_LOOK)
+                    }
                 },
             };
             if told.as_ref() != Some(&state) {
@@ -159,7 +163,7 @@ pub async fn entry(
             return Err(Hindrance::Setup(format!("{schema} is needed: set `url` in [registry]")));
         };
         let answer = ask(registry, schema, &record.position.topic).await?;
-        reader.learn(schema, answer);
+        reader.learn(&record.position.topic, schema, answer);
     }
 }
 
@@ -180,5 +184,6 @@ pub async fn ask(
         Err(error @ (RegistryError::Denied { .. } | RegistryError::Misconfigured { .. })) => {
             Err(Hindrance::Setup(error.to_string()))
         }
+        Err(error @ RegistryError::Ambiguous { .. }) => Err(Hindrance::Ambiguous(error.to_string())),
     }
 }

@@ -94,7 +94,8 @@ impl Cache {
                 Err(
                     RegistryError::Unavailable { .. }
                     | RegistryError::Denied { .. }
-                    | RegistryError::Misconfigured { .. },
+                    | RegistryError::Misconfigured { .. }
+                    | RegistryError::Ambiguous { .. },
                 ) => {}
             }
         });

@@ -31,6 +31,12 @@ pub enum RegistryError {
     /// Something answers, but not as the registry that the configuration says: somebody must look.
     #[error("{address} does not serve as a registry: {reason}")]
     Misconfigured { address: String, reason: String },
+    /// Several schemas may be meant, and only somebody who knows the writer's converter can tell which.
+    #[error(
+        "{what} in the registry at {address}: say which ids its writer puts there, with `flavour`, `ids` and `framing` \
+         in a configuration's [registry]"
+    )]
+    Ambiguous { address: String, what: String },
 }
 
 impl RegistryError {
@@ -42,7 +48,11 @@ impl RegistryError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Unavailable { retry_after, .. } => *retry_after,
-            Self::NotFound { .. } | Self::BadSchema(_) | Self::Denied { .. } | Self::Misconfigured { .. } => None,
+            Self::NotFound { .. }
+            | Self::BadSchema(_)
+            | Self::Denied { .. }
+            | Self::Misconfigured { .. }
+            | Self::Ambiguous { .. } => None,
         }
     }
 }

@@ -137,42 +137,69 @@ impl Registry {
 
     /// The schema that a record of this topic names.
     ///
+    /// Where a bare number may mean several schemas, the one that has the topic's name is it. Otherwise bytes would
+    /// be read by what they were not written with: nothing is taken for likelier.
+    ///
     /// # Errors
-    /// As for [`Registry::writer_schema`]; `NotFound` if the number means nothing here.
+    /// As for [`Registry::writer_schema`]; `NotFound` if the number means nothing here, `Ambiguous` if it may mean more
+    /// than one schema.
     pub async fn schema_of(&self, schema: SchemaRef, topic: &str) -> Result<Arc<WriterSchema>, RegistryError> {
         let (number, width) = match schema {
             SchemaRef::Id(id) => return self.writer_schema(id).await,
             SchemaRef::Number { number, width } => (number, width),
         };
-        let mut candidates = self.candidates(number, width).await?.into_iter();
-        let Some(first) = candidates.next() else {
-            let (sent, known) = match width {
-                Width::Four => (4, 8),
-                Width::Eight => (8, 4),
-            };
-            let what = format!("schema {number} (its id has {sent} bytes, the ids of this registry have {known})");
-            return Err(RegistryError::NotFound { what, address: self.0.address.clone(), tries: 0 });
-        };
-        let mut answer = self.writer_schema(first).await;
-        for other in candidates {
-            match &answer {
-                Ok(schema) if schema.is_of(topic) => break,
-                Ok(_) | Err(RegistryError::NotFound { .. } | RegistryError::BadSchema(_)) => {}
-                Err(_) => break,
-            }
-            // The likelier one stays unless the other's name is the topic's.
-            match self.writer_schema(other).await {
-                Ok(schema) if answer.is_err() || schema.is_of(topic) => answer = Ok(schema),
-                Ok(_) | Err(RegistryError::NotFound { .. } | RegistryError::BadSchema(_)) => {}
+        let mut readings: Vec<(SchemaId, Arc<WriterSchema>)> = Vec::new();
+        let mut none = None;
+        for id in self.candidates(number, width).await? {
+            match self.writer_schema(id).await {
+                // One schema under two kinds of ids is one reading.
+                Ok(schema) if readings.iter().any(|(_, known)| *known == schema) => {}
+                Ok(schema) => readings.push((id, schema)),
+                Err(why @ (RegistryError::NotFound { .. } | RegistryError::BadSchema(_))) => {
+                    none.get_or_insert(why);
+                }
                 // Not every reading could be tried: nothing is known about the record.
                 Err(away) => return Err(away),
             }
         }
-        answer
+        if readings.len() > 1 {
+            let named = readings.iter().filter(|(_, schema)| schema.is_of(topic)).count();
+            if named != 1 {
+                return Err(self.ambiguous((number, width), topic, &readings));
+            }
+            readings.retain(|(_, schema)| schema.is_of(topic));
+        }
+        match (readings.pop(), none) {
+            (Some((_, schema)), _) => Ok(schema),
+            (None, Some(why)) => Err(why),
+            (None, None) => {
+                let known = match width {
+                    Width::Four => 8,
+                    Width::Eight => 4,
+                };
+                let what = format!("schema {number} (its id has {width}, the ids of this registry have {known})");
+                Err(RegistryError::NotFound { what, address: self.0.address.clone(), tries: 0 })
+            }
+        }
     }
 
-    /// What the number in front of a value may mean here, the likeliest first. There is more than one only where the
-    /// registry's kind was found out and not set; none where this registry has no ids of that width.
+    fn ambiguous(
+        &self,
+        (number, width): (u64, Width),
+        topic: &str,
+        readings: &[(SchemaId, Arc<WriterSchema>)],
+    ) -> RegistryError {
+        let reading =
+            |(id, schema): &(SchemaId, Arc<WriterSchema>)| format!("{id} ({})", schema.name().unwrap_or("no name"));
+        let readings = readings.iter().map(reading).collect::<Vec<_>>().join(" and as ");
+        RegistryError::Ambiguous {
+            address: self.0.address.clone(),
+            what: format!("number {number} of {width} in topic {topic:?} can be read as {readings}"),
+        }
+    }
+
+    /// What the number in front of a value may mean here. There is more than one only where the registry's kind was
+    /// found out and not set; none where this registry has no ids of that width.
     ///
     /// # Errors
     /// As for [`Registry::api`].
@@ -190,14 +217,10 @@ impl Registry {
             (Meaning::Open, Width::Four | Width::Eight) if self.0.native.is_none() => {
                 confluent.filter(|_| width == Width::Four).into_iter().collect()
             }
-            // Four bytes are mostly there for the sake of Confluent's tools, which ask by content id.
             (Meaning::Open, Width::Four) => {
                 confluent.into_iter().chain([own(Ids::Global), own(Ids::Content)]).collect()
             }
-            (Meaning::Open, Width::Eight) => match self.0.default_ids().await? {
-                Ids::Global => vec![own(Ids::Global), own(Ids::Content)],
-                Ids::Content => vec![own(Ids::Content), own(Ids::Global)],
-            },
+            (Meaning::Open, Width::Eight) => vec![own(Ids::Global), own(Ids::Content)],
         })
     }
 }

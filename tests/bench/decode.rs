@@ -97,10 +97,10 @@ fn avro(c: &mut Criterion) {
     let (key_schema, value_schema) = orders::schemas();
     let records = orders::avro_records();
     let options = AvroOptions { framing: Framing::Any, ids: IdKind::Confluent };
-    let mut decoder = Decoder::new(DecodeOptions { placeholder: None, avro: Some(options) });
+    let mut decoder = Decoder::new(DecodeOptions { avro: Some(options), ..DecodeOptions::default() });
     for (id, text) in [(1, &key_schema), (2, &value_schema)] {
         let schema = WriterSchema::compile(text, &[]).expect("a schema");
-        decoder.learn(SchemaRef::Id(SchemaId::Confluent(id)), Ok(Arc::new(schema)));
+        decoder.learn(&records[0].position.topic, SchemaRef::Id(SchemaId::Confluent(id)), Ok(Arc::new(schema)));
     }
     let mut group = c.benchmark_group("avro/orders");
     group.throughput(Throughput::Elements(records.len() as u64));

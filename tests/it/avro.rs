@@ -198,7 +198,7 @@ fn avro_without_a_registry_stops_the_lane_and_says_what_is_missing() {
         world.db.run(LEDGER).await;
         world.send(&[four(15, &body("abc", 3)), four(15, &body("abd", 4))]).await;
         let running = world.start(BOOK).await;
-        running.stands(Readiness::Degraded, "a schema registry is needed").await;
+        running.stands(Readiness::Degraded, "looks like Avro: set `url` in [registry]").await;
         assert!(world.dead_letters().await.is_empty());
         running.stop().await;
     });

@@ -148,7 +148,7 @@ fn read(rng: &mut StdRng, corpus: &Corpus, record: &Record) {
         let decoded = match decoder.decode(record) {
             Ok(decoded) => decoded,
             Err(Unread::Schema(schema)) => {
-                decoder.learn(schema, schema_of(rng, corpus, schema));
+                decoder.learn(&record.position.topic, schema, schema_of(rng, corpus, schema));
                 continue;
             }
             Err(Unread::Setup(_)) => return,

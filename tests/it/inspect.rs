@@ -11,6 +11,7 @@ use crate::command_line::run;
 use crate::daemon::program;
 use crate::database::Engine;
 use crate::payments::{CHARGE, payment};
+use crate::registry_server::{Kind, RegistryServer};
 use crate::world::on;
 
 pub fn fixture(name: &str) -> PathBuf {
@@ -89,7 +90,7 @@ fn a_line_holds_the_fields_of_the_contract_in_their_order_with_all_digits() {
         ),
         "{line}"
     );
-    assert!(line.contains(r#","digest":"1u:"#) && !line.contains("null") && !line.contains("route"), "{line}");
+    assert!(line.contains(r#","digest":"2u:"#) && !line.contains("null") && !line.contains("route"), "{line}");
 }
 
 #[test]
@@ -186,6 +187,28 @@ fn avro_without_a_registry_is_exit_2_and_does_not_hide_the_rest() {
     let (code, stdout, stderr) = fed(&["-"], [avro.as_bytes(), b"\n", record("1", "").as_bytes()].concat().as_slice());
     assert_eq!((code, lines(&stdout).len()), (2, 2), "{stderr}");
     assert!(stderr.contains("--registry"), "{stderr}");
+}
+
+/// Exit 1, and every other record is shown.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_schema_that_cannot_be_told_is_the_fault_of_its_line() {
+    let server = RegistryServer::start(Kind::Apicurio2).await;
+    let schema = |name: &str| format!(r#"{{"type":"record","name":"{name}","fields":[{{"name":"n","type":"int"}}]}}"#);
+    server.schema(1, &schema("x.A")).schema(2, &schema("x.B")).global(1, 2).global(2, 2);
+    let avro = |offset: u8, body: &str| {
+        format!(r#"{{"topic":"t","partition":0,"offset":{offset},"value":{{"base64":"{body}"}}}}"#)
+    };
+    // Numbers 1 and 2 of four bytes, then the value 1.
+    let input = [avro(1, "AAAAAAEC"), avro(2, "AAAAAAIC")].join("\n");
+    let url = server.url.clone();
+    let run = tokio::task::spawn_blocking(move || fed(&["--registry", &url, "-"], input.as_bytes()));
+    let (code, stdout, stderr) = run.await.unwrap();
+    let lines = lines(&stdout);
+    assert_eq!((code, lines.len()), (1, 2), "{stderr}");
+    assert_eq!(lines[0]["error"]["code"], "schema_ambiguous");
+    let detail = lines[0]["error"]["detail"].as_str().unwrap();
+    assert!(detail.contains("x.A") && detail.contains("x.B") && detail.contains("`ids`"), "{detail}");
+    assert_eq!(lines[1]["after"]["n"], 1);
 }
 
 #[test]

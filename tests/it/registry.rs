@@ -612,6 +612,50 @@ async fn a_reading_that_could_not_be_tried_is_no_missing_schema() {
     assert!(matches!(hindered, Err(RegistryError::Unavailable { .. })), "{hindered:?}");
 }
 
+fn named(name: &str) -> String {
+    format!(r#"{{"type":"record","name":"{name}","fields":[{{"name":"n","type":"int"}}]}}"#)
+}
+
+/// Global and content ids are counted apart: one number may be two schemas, and bytes read by the wrong one are a row
+/// that nobody wrote.
+#[tokio::test]
+async fn a_number_that_may_be_two_schemas_is_the_topic_s_or_nothing() {
+    for kind in [Kind::Apicurio2, Kind::Apicurio3] {
+        for width in [Width::Four, Width::Eight] {
+            let server = RegistryServer::start(kind).await;
+            server.schema(7, &named("a.orders.Envelope")).schema(8, &named("a.stock.Envelope")).global(7, 8);
+            server.schema(9, INT).global(9, 9);
+            let registry = Registry::discover(&options(&server.url)).await.unwrap();
+            for (topic, name) in [("a.orders", "a.orders.Envelope"), ("a.stock", "a.stock.Envelope")] {
+                let schema = registry.schema_of(number(7, width), topic).await.unwrap();
+                assert_eq!(schema.name(), Some(name), "{kind:?} {width:?}");
+            }
+            let ambiguous = registry.schema_of(number(7, width), "renamed").await.unwrap_err();
+            assert!(matches!(ambiguous, RegistryError::Ambiguous { .. }), "{ambiguous:?}");
+            let text = ambiguous.to_string();
+            for part in [
+                "number 7",
+                "\"renamed\"",
+                "id 7 (a.orders.Envelope)",
+                "global id 7",
+                "a.orders.Envelope",
+                "a.stock.Envelope",
+                "`flavour`",
+                "`ids`",
+                "`framing`",
+            ] {
+                assert!(text.contains(part), "{part}: {text}");
+            }
+            // One schema under both kinds of ids is no question, whatever its name.
+            registry.schema_of(number(9, width), "renamed").await.unwrap();
+            // Two of the topic's own are one.
+            server.schema(11, &named("a.orders.Key")).schema(12, &named("a.orders.Envelope")).global(11, 12);
+            let both = registry.schema_of(number(11, width), "a.orders").await.unwrap_err();
+            assert!(matches!(both, RegistryError::Ambiguous { .. }), "{both:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_probe_puts_the_question_of_a_record() {
     for (kind, path, api) in [

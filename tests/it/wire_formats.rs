@@ -42,7 +42,7 @@ fn decode(file: &str) -> Vec<Decoded> {
         loop {
             match decoder.decode(&record) {
                 Ok(decoded) => return decoded,
-                Err(Unread::Schema(id)) => decoder.learn(id, Ok(schema(id))),
+                Err(Unread::Schema(id)) => decoder.learn(&record.position.topic, id, Ok(schema(id))),
                 Err(unread) => panic!("{file}, offset {}: {unread:?}", record.position.offset),
             }
         }

@@ -136,7 +136,10 @@ impl Eye {
                 return Ok(Err((fault, Verdict::NoRegistry)));
             };
             match intake::ask(registry, schema, &record.position.topic).await {
-                Ok(answer) => self.decoder.learn(schema, answer),
+                Ok(answer) => self.decoder.learn(&record.position.topic, schema, answer),
+                Err(Hindrance::Ambiguous(why)) => {
+                    return Ok(Err((Fault::new("schema_ambiguous", why), Verdict::Undecodable)));
+                }
                 Err(Hindrance::Outage { reason, .. }) => return Err(Failure::Unreachable(reason)),
                 Err(Hindrance::Setup(reason)) => return Err(Failure::Usage(reason)),
             }
@@ -231,7 +234,8 @@ impl From<RegistryError> for Failure {
             RegistryError::NotFound { .. }
             | RegistryError::BadSchema(_)
             | RegistryError::Denied { .. }
-            | RegistryError::Misconfigured { .. } => Self::Usage(text),
+            | RegistryError::Misconfigured { .. }
+            | RegistryError::Ambiguous { .. } => Self::Usage(text),
         }
     }
 }

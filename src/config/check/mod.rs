@@ -46,6 +46,7 @@ impl<'a> Check<'a> {
         let said = ProcessSections { http: raw.http.is_some(), log: raw.log.is_some() };
         let pipeline = self.pipeline(raw.pipeline.unwrap_or_default());
         let kafka = self.kafka(raw.kafka.unwrap_or_default(), &pipeline, hook);
+        let avro = raw.registry.is_some();
         let registry = raw.registry.and_then(|registry| self.registry(registry));
         let store = self.store(raw.store.unwrap_or_default());
         let gate = self.gate(raw.gate);
@@ -55,7 +56,7 @@ impl<'a> Check<'a> {
         let shutdown = self.shutdown(raw.shutdown.unwrap_or_default(), kafka.session_timeout);
         let retry = self.retry(raw.retry.unwrap_or_default());
         let log = self.log(raw.log.unwrap_or_default());
-        let decode = self.decode(raw.decode.unwrap_or_default());
+        let decode = self.decode(raw.decode.unwrap_or_default(), avro);
         let routes = self.routes(raw.route.unwrap_or_default(), &pipeline);
         self.cross_timeouts(&kafka, store.as_ref(), &gate);
         self.cross_topics(&kafka, &receipts, &routes);

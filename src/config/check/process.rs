@@ -4,7 +4,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use super::Check;
-use crate::config::options::{DecodeOptions, HttpOptions, LogOptions, PauseOptions, RetryOptions, ShutdownOptions};
+use crate::config::options::{
+    DecodeOptions, Format, HttpOptions, LogOptions, PauseOptions, RetryOptions, ShutdownOptions,
+};
 use crate::config::quantity::show;
 use crate::config::raw::{RawDecode, RawHttp, RawLog, RawPause, RawRetry, RawShutdown};
 use crate::config::secret::Secret;
@@ -97,12 +99,21 @@ impl Check<'_> {
         LogOptions { format: raw.format.unwrap_or_default(), level }
     }
 
-    pub(super) fn decode(&mut self, raw: RawDecode) -> DecodeOptions {
+    pub(super) fn decode(&mut self, raw: RawDecode, registry: bool) -> DecodeOptions {
         let placeholder = raw.placeholder.unwrap_or_else(|| "__debezium_unavailable_value".to_owned());
         if placeholder.is_empty() {
             self.fault("decode.placeholder", "is empty, and would hide every empty text: leave it out");
         }
-        DecodeOptions { placeholder }
+        for (key, format) in [("decode.key_format", raw.key_format), ("decode.value_format", raw.value_format)] {
+            if format == Some(Format::Avro) && !registry {
+                self.fault(key, "is \"avro\", whose schemas are in a registry: set registry.url");
+            }
+        }
+        DecodeOptions {
+            placeholder,
+            key_format: raw.key_format.unwrap_or_default(),
+            value_format: raw.value_format.unwrap_or_default(),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use schemars::generate::SchemaSettings;
 use serde::Deserialize;
 
 pub(super) use self::route::*;
-use super::options::{Flavour, Framing, Ids, LogFormat, LostOffsets, ReceiptFormat, Unrouted};
+use super::options::{Flavour, Format, Framing, Ids, LogFormat, LostOffsets, ReceiptFormat, Unrouted};
 
 /// The schema for people's editors: to TOML, dotted names are tables.
 pub(super) fn schema_for_editors() -> serde_json::Value {
@@ -279,6 +279,10 @@ pub(super) struct RawLog {
 pub(super) struct RawDecode {
     /// Debezium's unavailable.value.placeholder; default "__debezium_unavailable_value"
     pub placeholder: Option<String>,
+    /// What keys are: "auto" (default), "avro", "json" or "bytes"
+    pub key_format: Option<Format>,
+    /// What values are: "auto" (default), "avro", "json" or "bytes"
+    pub value_format: Option<Format>,
 }
 
 /// A duration such as "500ms", "10s", "15m", "1h" or "14d"

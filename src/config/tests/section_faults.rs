@@ -103,6 +103,13 @@ fn settings_of_the_wrong_form() {
     assert_fault("[[route]]", "[pause]\nparks = 501\n[[route]]", "is above pause.window");
     assert_fault("[[route]]", "[retry]\nmax_delay = \"10ms\"\n[[route]]", "10ms is below retry.delay = 1s");
     assert_fault("[[route]]", "[decode]\nplaceholder = \"\"\n[[route]]", "decode.placeholder: is empty");
+    assert_fault("[[route]]", "[decode]\nkey_format = \"avro\"\n[[route]]", "decode.key_format: is \"avro\", whose");
+    assert_fault(
+        "[[route]]",
+        "[decode]\nvalue_format = \"avro\"\n[[route]]",
+        "decode.value_format: is \"avro\", whose",
+    );
+    assert_fault("[[route]]", "[decode]\nvalue_format = \"text\"\n[[route]]", "decode.value_format: `text` is unknown");
     assert_fault("[[route]]", "[route]", "route: must be a list, not a table");
 }
 

@@ -56,7 +56,7 @@ pub enum Framed<'a> {
         schema: SchemaRef,
         body: &'a [u8],
     },
-    /// Avro, but the configuration does not fit it: nothing is wrong with the record.
+    /// It looks like Avro, but the configuration does not fit it: nothing is known to be wrong with the record.
     Misfit(String),
 }
 
@@ -72,7 +72,7 @@ pub fn locate<'a>(record: &Record, part: Part, bytes: &'a [u8], options: Option<
         }
         (Some(Ok(id)), Framing::FourByte | Framing::EightByte) => {
             return Framed::Misfit(format!(
-                "{part} carries Apicurio's id in a header ({id}); set `framing = \"auto\"` in [registry]"
+                "{part} carries Apicurio's id in a header ({id}): set `framing = \"auto\"` in [registry]"
             ));
         }
         (None, Framing::Header) => return Framed::No,
@@ -102,12 +102,14 @@ pub fn locate<'a>(record: &Record, part: Part, bytes: &'a [u8], options: Option<
             Framed::Avro { schema: at(id, Width::Four), body: &bytes[5..] }
         }
         (Framing::EightByte, _, _) => Framed::Misfit(format!(
-            "{}: looks like 4-byte ids, set `framing = \"4-byte\"` in [registry], or `flavour = \"confluent\"`",
-            readings()
+            "{}: looks like 4-byte ids, set `framing = \"4-byte\"` in [registry], or `flavour = \"confluent\"`; {}",
+            readings(),
+            part.or_no_avro()
         )),
         (Framing::Any | Framing::FourByte | Framing::Header, _, _) => Framed::Misfit(format!(
-            "{}: looks like 8-byte ids, set `flavour = \"apicurio\"` and `framing = \"8-byte\"` in [registry]",
-            readings()
+            "{}: looks like 8-byte ids, set `flavour = \"apicurio\"` and `framing = \"8-byte\"` in [registry]; {}",
+            readings(),
+            part.or_no_avro()
         )),
     }
 }
@@ -147,8 +149,11 @@ fn recognise<'a>(record: &Record, part: Part, bytes: &[u8]) -> Framed<'a> {
     let plausible = Numbers::of(bytes)
         .is_some_and(|numbers| numbers.four_bytes_wide().or_else(|| numbers.eight_bytes_wide()).is_some());
     let framed = plausible && record.header_values("id").next().is_none();
-    if framed || header_id(record, part).is_some() {
-        return Framed::Misfit(format!("{part} is Avro: a schema registry is needed, set `url` in [registry]"));
+    if header_id(record, part).is_some() {
+        return Framed::Misfit(format!("{part} is Avro, its schema named in a header: set `url` in [registry]"));
+    }
+    if framed {
+        return Framed::Misfit(format!("{part} looks like Avro: set `url` in [registry]; {}", part.or_no_avro()));
     }
     Framed::No
 }
@@ -181,6 +186,16 @@ fn header_id(record: &Record, part: Part) -> Option<Result<SchemaId, String>> {
             names[2]
         ))
     })
+}
+
+impl Part {
+    /// The way out for bytes that merely look like Avro.
+    pub(in crate::debezium) fn or_no_avro(self) -> &'static str {
+        match self {
+            Self::Key => "if the key is no Avro, set `key_format = \"bytes\"` (or \"json\") in [decode]",
+            Self::Value => "if the value is no Avro, set `value_format = \"bytes\"` (or \"json\") in [decode]",
+        }
+    }
 }
 
 impl std::fmt::Display for Part {

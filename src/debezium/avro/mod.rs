@@ -13,6 +13,7 @@ mod writer;
 mod writers;
 
 pub use framing::{AvroOptions, Framing, IdKind, Part};
+pub(super) use read::Extent;
 pub use writer::WriterSchema;
 pub(super) use writers::Writers;
 
@@ -43,6 +44,15 @@ pub enum SchemaRef {
 pub enum Width {
     Four,
     Eight,
+}
+
+impl std::fmt::Display for Width {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Four => "4 bytes",
+            Self::Eight => "8 bytes",
+        })
+    }
 }
 
 impl std::fmt::Display for SchemaRef {

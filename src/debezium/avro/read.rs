@@ -2,21 +2,32 @@
 
 use compact_str::CompactString;
 
-use super::plan::{Plan, Step, StepId};
+use super::plan::{FieldStep, Plan, Step, StepId};
 use crate::debezium::convert::{self, Strictness};
 use crate::debezium::event::Fault;
-use crate::debezium::json::MAX_DEPTH;
+use crate::debezium::json::{MAX_DEPTH, last_wins};
 use crate::debezium::value::{Row, Value};
 
-/// Items that take no bytes (nulls, empty records) in one value; more is a mistake or an attack.
-const MOST_EMPTY_ITEMS: usize = 4096;
+/// Values that take no bytes (nulls, empty records) for each byte that is there: few bytes must not ask for much
+/// memory. A row of a table has none of them, a null among its columns takes a byte.
+const EMPTY_PER_BYTE: usize = 8;
+const LEAST_EMPTY: usize = 64;
+
+/// How much of a value is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::debezium) enum Extent {
+    Whole,
+    /// Without the fields that no event is made of.
+    Needed,
+}
 
 impl Plan {
     /// Reads one value that takes all the bytes.
-    pub(super) fn read(&self, bytes: &[u8]) -> Result<Value, Fault> {
-        let mut reader = Reader { plan: self, bytes, spare: MOST_EMPTY_ITEMS };
+    pub(super) fn read(&self, bytes: &[u8], extent: Extent) -> Result<Value, Fault> {
+        let spare = bytes.len().saturating_mul(EMPTY_PER_BYTE).saturating_add(LEAST_EMPTY);
+        let mut reader = Reader { plan: self, whole: extent == Extent::Whole, bytes, spare };
         let value = reader.value(self.root, 0).map_err(|what| match what {
-            What::Fault(fault) => fault,
+            What::Fault(fault) => *fault,
             What::Broken(why) => {
                 let at = bytes.len() - reader.bytes.len();
                 Fault::new("undecodable", format!("no avro of its schema: {why} at byte {at}"))
@@ -32,14 +43,15 @@ impl Plan {
 /// Why reading ended.
 enum What {
     Broken(&'static str),
-    Fault(Fault),
+    Fault(Box<Fault>),
 }
 
 struct Reader<'a> {
     plan: &'a Plan,
+    whole: bool,
     /// What is not read yet.
     bytes: &'a [u8],
-    /// Items without bytes that may still come.
+    /// Values without bytes that may still come.
     spare: usize,
 }
 
@@ -50,20 +62,28 @@ impl<'a> Reader<'a> {
         }
         let plan = self.plan;
         Ok(match &plan.steps[step as usize] {
-            Step::Null => Value::Null,
+            Step::Null => {
+                self.empty()?;
+                Value::Null
+            }
             Step::Bool => match self.byte()? {
                 0 => Value::Bool(false),
                 1 => Value::Bool(true),
                 _ => return Err(What::Broken("no boolean")),
             },
-            Step::Int => Value::Int(self.long()?),
+            Step::Int => Value::Int(self.int()?),
+            Step::Long => Value::Int(self.long()?),
             Step::Float => Value::Float(convert::single(f32::from_le_bytes(self.chunk()?))),
             Step::Double => Value::Float(f64::from_le_bytes(self.chunk()?)),
             Step::Bytes => Value::Bytes(self.sized()?.into()),
             Step::Text => Value::Text(self.text()?),
+            Step::Fixed(0) => {
+                self.empty()?;
+                Value::Bytes(Box::default())
+            }
             Step::Fixed(size) => Value::Bytes(self.take(*size)?.into()),
             Step::Enum(symbols) => {
-                let at = usize::try_from(self.long()?).ok().and_then(|at| symbols.get(at));
+                let at = usize::try_from(self.int()?).ok().and_then(|at| symbols.get(at));
                 Value::Text(at.ok_or(What::Broken("no symbol of the enum"))?.clone())
             }
             Step::Optional { null_branch, inner } => match self.long()? {
@@ -75,12 +95,19 @@ impl<'a> Reader<'a> {
                 let branch = usize::try_from(self.long()?).ok().and_then(|at| branches.get(at));
                 let (step, schema) = branch.ok_or(What::Broken("no branch of the union"))?;
                 let value = self.value(*step, depth + 1)?;
-                convert::value(value, schema, Strictness::Full).map_err(What::Fault)?
+                convert::value(value, schema, Strictness::Full).map_err(|fault| What::Fault(Box::new(fault)))?
             }
             Step::Record(fields) => {
                 let mut row = Row::with_capacity(fields.len());
-                for (name, step) in fields {
-                    row.push(name.clone(), self.value(*step, depth + 1)?);
+                if fields.is_empty() {
+                    self.empty()?;
+                }
+                for FieldStep { name, step, unused } in fields {
+                    if *unused && !self.whole {
+                        self.skip(*step, depth + 1)?;
+                    } else {
+                        row.push(name.clone(), self.value(*step, depth + 1)?);
+                    }
                 }
                 Value::Struct(row)
             }
@@ -93,13 +120,13 @@ impl<'a> Reader<'a> {
                 Value::Array(array)
             }
             Step::Map(values) => {
-                let mut row = Row::new();
+                let mut entries = Vec::new();
                 self.blocks(|reader| {
                     let name = reader.text()?;
-                    row.push(name, reader.value(*values, depth + 1)?);
+                    entries.push((name, reader.value(*values, depth + 1)?));
                     Ok(())
                 })?;
-                Value::Struct(row)
+                Value::Struct(Row::from(last_wins(entries)))
             }
             Step::Entries { record, text_keys } => {
                 let mut entries = Vec::new();
@@ -111,6 +138,20 @@ impl<'a> Reader<'a> {
             }
             Step::Pending => return Err(What::Broken("a type without a definition")),
         })
+    }
+
+    /// Steps over a value.
+    fn skip(&mut self, step: StepId, depth: usize) -> Result<(), What> {
+        match &self.plan.steps[step as usize] {
+            Step::Int | Step::Long => self.long().map(drop),
+            Step::Bytes | Step::Text => self.sized().map(drop),
+            Step::Optional { null_branch, inner } => match self.long()? {
+                branch if branch == *null_branch => Ok(()),
+                branch if branch == 1 - *null_branch => self.skip(*inner, depth),
+                _ => Err(What::Broken("no branch of the union")),
+            },
+            _ => self.value(step, depth).map(drop),
+        }
     }
 
     /// The items of an array or a map. A block with a negative count says its size in bytes as well.
@@ -125,13 +166,25 @@ impl<'a> Reader<'a> {
                 self.long()?;
             }
             for _ in 0..count {
-                let before = self.bytes.len();
                 item(self)?;
-                if self.bytes.len() == before {
-                    self.spare = self.spare.checked_sub(1).ok_or(What::Broken("too many empty items"))?;
-                }
             }
         }
+    }
+
+    /// A value that takes no bytes.
+    fn empty(&mut self) -> Result<(), What> {
+        self.spare = self.spare.checked_sub(1).ok_or(What::Broken("more empty values than its bytes account for"))?;
+        Ok(())
+    }
+
+    /// A long of at most 32 bits, in at most the five bytes that these take.
+    fn int(&mut self) -> Result<i64, What> {
+        let before = self.bytes.len();
+        let int = self.long()?;
+        if before - self.bytes.len() > 5 || i32::try_from(int).is_err() {
+            return Err(What::Broken("a number of more than 32 bits"));
+        }
+        Ok(int)
     }
 
     /// Zigzag, least significant seven bits first, at most ten bytes.
@@ -186,7 +239,7 @@ fn map_of(entries: Vec<Value>, text_keys: bool) -> Value {
             Value::Text(name) => (name, value),
             other => (other.as_text().map(CompactString::from).unwrap_or_default(), value),
         });
-        return Value::Struct(named.collect());
+        return Value::Struct(Row::from(last_wins(named.collect())));
     }
     Value::Array(pairs.map(|(key, value)| Value::Array(vec![key, value])).collect())
 }

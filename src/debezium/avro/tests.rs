@@ -10,8 +10,10 @@ use super::*;
 use crate::debezium::document::{Document, SchemaCache};
 use crate::debezium::envelope::{DecodeOptions, Decoder, Unread};
 use crate::debezium::event::{ChangeEvent, Decoded, Fault};
+use crate::debezium::format::Format;
 use crate::debezium::render;
 use crate::debezium::schema::Kind;
+use crate::debezium::source_id::source_id;
 use crate::debezium::value::Value;
 use crate::record::Record;
 
@@ -178,6 +180,151 @@ fn counts_and_depths_are_bounded_by_the_bytes() {
     assert_eq!(endless.read(&[]).unwrap_err().code, "undecodable");
 }
 
+/// A few bytes must not ask for much memory, however the nothing is wrapped.
+#[test]
+fn what_takes_no_bytes_is_bounded_by_the_bytes_that_are_there() {
+    let hollow = json!({"type": "record", "name": "H", "fields":
+        (0..30).map(|at| json!({"name": format!("f{at}"), "type": "null"})).collect::<Vec<_>>()});
+    let inner = json!({"type": "record", "name": "I", "fields": []});
+    let fixed = json!({"type": "fixed", "name": "F", "size": 0});
+    let outer = json!({"type": "record", "name": "O", "fields": [{"name": "a", "type": inner.clone()}]});
+    for items in [json!("null"), hollow, inner, fixed, outer] {
+        let array = compile(&json!({"type": "array", "items": items}));
+        assert!(array.read(&[4, 0]).is_ok(), "{items}");
+        // A block of 8192 items.
+        let fault = array.read(&[0x80, 0x80, 0x01, 0]).unwrap_err();
+        assert_eq!(fault.code, "undecodable", "{items}");
+    }
+    // Optional columns that are null take a byte each.
+    let optional = compile(&json!({"type": "array", "items": ["null", "int"]}));
+    let mut bytes = vec![0x80, 0x80, 0x01];
+    bytes.extend([0; 8193]);
+    assert!(optional.read(&bytes).is_ok());
+}
+
+#[test]
+fn an_int_has_32_bits() {
+    for schema in [
+        json!("int"),
+        json!({"type": "int", "logicalType": "date"}),
+        json!({"type": "enum", "name": "E",
+        "symbols": ["a"]}),
+    ] {
+        let writer = compile(&schema);
+        for bytes in [
+            // 2^31, -2^31 - 1, and nought in six bytes.
+            &[0x80, 0x80, 0x80, 0x80, 0x10][..],
+            &[0x81, 0x80, 0x80, 0x80, 0x10],
+            &[0x80, 0x80, 0x80, 0x80, 0x80, 0x00],
+        ] {
+            assert_eq!(writer.read(bytes).unwrap_err().code, "undecodable", "{schema} {bytes:?}");
+        }
+    }
+    let int = compile(&json!("int"));
+    for (bytes, value) in [([0xfe, 0xff, 0xff, 0xff, 0x0f], i32::MAX), ([0xff, 0xff, 0xff, 0xff, 0x0f], i32::MIN)] {
+        assert_eq!(int.read(&bytes).unwrap().value, Value::Int(value.into()));
+    }
+    let long = compile(&json!("long"));
+    assert_eq!(long.read(&[0x80, 0x80, 0x80, 0x80, 0x10]).unwrap().value, Value::Int(1 << 31));
+}
+
+/// As in JSON: the last value, at the place of the first.
+#[test]
+fn of_a_name_that_a_map_repeats_the_last_value_counts() {
+    let map = json!({"type": "map", "values": "int"});
+    // Two blocks, a 1, b 2, then a 3.
+    let bytes = [4, 2, b'a', 2, 2, b'b', 4, 2, 2, b'a', 6, 0];
+    assert_eq!(render::json(&compile(&map).read(&bytes).unwrap().value), r#"{"a":3,"b":2}"#);
+    let parsed = apache_avro::Schema::parse_str(&map.to_string()).unwrap();
+    let theirs = GenericDatumReader::builder(&parsed).build().unwrap().read_value(&mut bytes.as_slice()).unwrap();
+    let Avro::Map(theirs) = theirs else { panic!("{theirs:?}") };
+    assert_eq!((theirs.len(), &theirs["a"], &theirs["b"]), (2, &Avro::Int(3), &Avro::Int(2)));
+    let entry = json!({"type": "record", "name": "MapEntry", "connect.internal.type": "MapEntry", "fields":
+        [{"name": "key", "type": "string"}, {"name": "value", "type": "int"}]});
+    let entries = compile(&json!({"type": "array", "items": entry}));
+    assert_eq!(render::json(&entries.read(&bytes).unwrap().value), r#"{"a":3,"b":2}"#);
+}
+
+/// What damaged bytes are read as is what the crate reads, or they are refused.
+#[test]
+fn damaged_bytes_are_refused_or_read_as_the_crate_reads_them() {
+    let mut rng = StdRng::seed_from_u64(9);
+    let mut read = 0;
+    for round in 0..6000 {
+        let (schema, value) = sample(&mut rng, 0, &mut 0);
+        let mut bytes = encode(&schema, value);
+        if bytes.is_empty() {
+            continue;
+        }
+        let at = rng.random_range(0..bytes.len());
+        bytes[at] = rng.random();
+        let Ok(ours) = compile(&schema).read(&bytes) else { continue };
+        let parsed = apache_avro::Schema::parse_str(&schema.to_string()).unwrap();
+        let mut left = bytes.as_slice();
+        let theirs = GenericDatumReader::builder(&parsed).build().unwrap().read_value(&mut left);
+        let theirs = theirs.unwrap_or_else(|error| panic!("round {round}: {schema} {bytes:?}: {error}"));
+        assert!(left.is_empty(), "round {round}: {schema} {bytes:?}");
+        assert_eq!(render::canonical(&ours.value), render::canonical(&wire(&theirs)), "round {round}: {schema}");
+        read += 1;
+    }
+    assert!(read > 1000, "{read}");
+}
+
+/// Read for an event or read whole, an envelope has the same in it but for what no event is made of.
+#[test]
+fn what_an_event_needs_is_read_as_it_is_in_the_whole() {
+    let row = json!({"type": "record", "name": "Value", "fields": [{"name": "ts_ms", "type": "long"},
+        {"name": "version", "type": "string"}]});
+    let source = json!({"type": "record", "name": "Source", "fields": [{"name": "version", "type": "string"},
+        {"name": "lsn", "type": ["null", "long"]}, {"name": "sequence", "type": ["null", "string"]},
+        {"name": "schema", "type": "string"}, {"name": "xmin", "type": ["null", "long"]}]});
+    let envelope = |op: &str| {
+        json!({"type": "record", "name": "Envelope", "fields": [
+        {"name": "before", "type": ["null", row]}, {"name": "after", "type": ["null", "Value"]},
+        {"name": "source", "type": source}, {"name": "op", "type": op}, {"name": "ts_ms", "type": ["null", "long"]},
+        {"name": "ts_us", "type": "long"}]})
+    };
+    let text = |text: &str| Avro::String(text.to_owned());
+    let fields = |fields: Vec<(&str, Avro)>| {
+        Avro::Record(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    };
+    let some = |value: Avro| Avro::Union(1, Box::new(value));
+    let none = || Avro::Union(0, Box::new(Avro::Null));
+    let value = |op: Avro| {
+        fields(vec![
+            ("before", none()),
+            ("after", some(fields(vec![("ts_ms", Avro::Long(7)), ("version", text("v"))]))),
+            (
+                "source",
+                fields(vec![
+                    ("version", text("3")),
+                    ("lsn", some(Avro::Long(5))),
+                    ("sequence", some(text("[]"))),
+                    ("schema", text("s")),
+                    ("xmin", none()),
+                ]),
+            ),
+            ("op", op),
+            ("ts_ms", some(Avro::Long(9))),
+            ("ts_us", Avro::Long(9000)),
+        ])
+    };
+    let bytes = encode(&envelope("string"), value(text("c")));
+    let writer = compile(&envelope("string"));
+    let shown = |extent| render::json(&writer.read_as(&bytes, extent).unwrap().value);
+    let whole = r#"{"before":null,"after":{"ts_ms":7,"version":"v"},"source":{"version":"3","lsn":5,"sequence":"[]","schema":"s","xmin":null},"op":"c","ts_ms":9,"ts_us":9000}"#;
+    assert_eq!(shown(Extent::Whole), whole);
+    let needed = r#"{"before":null,"after":{"ts_ms":7,"version":"v"},"source":{"lsn":5,"schema":"s"},"op":"c"}"#;
+    assert_eq!(shown(Extent::Needed), needed);
+    for at in 0..bytes.len() {
+        assert_eq!(writer.read_as(&bytes[..at], Extent::Needed).unwrap_err().code, "undecodable", "{at}");
+    }
+    // What merely resembles an envelope is somebody's own.
+    let own = compile(&envelope("int"));
+    let bytes = encode(&envelope("int"), value(Avro::Int(1)));
+    assert_eq!(render::json(&own.read_as(&bytes, Extent::Needed).unwrap().value), whole.replace("\"c\"", "1"));
+}
+
 #[test]
 fn a_schema_that_grows_without_bound_is_refused() {
     let mut texts = vec![json!({"type": "record", "name": "T0", "fields": [{"name": "a", "type": "int"}]}).to_string()];
@@ -264,14 +411,19 @@ fn a_value_means_what_its_connect_name_says() {
 }
 
 fn decode(record: &Record, framing: Framing, ids: IdKind, schemas: &[(SchemaId, &serde_json::Value)]) -> ChangeEvent {
-    let mut decoder = Decoder::new(DecodeOptions { placeholder: None, avro: Some(AvroOptions { framing, ids }) });
+    let mut decoder =
+        Decoder::new(DecodeOptions { avro: Some(AvroOptions { framing, ids }), ..DecodeOptions::default() });
     loop {
         match decoder.decode(record) {
             Ok(Decoded::Event(event)) => return *event,
             Err(Unread::Schema(id)) => {
                 let known = schemas.iter().find(|(known, _)| SchemaRef::Id(*known) == id).map(|(_, schema)| schema);
                 let none = || Fault::new("schema_not_found", id.to_string());
-                decoder.learn(id, known.map(|schema| std::sync::Arc::new(compile(schema))).ok_or_else(none));
+                decoder.learn(
+                    &record.position.topic,
+                    id,
+                    known.map(|schema| std::sync::Arc::new(compile(schema))).ok_or_else(none),
+                );
             }
             other => panic!("{other:?}"),
         }
@@ -349,20 +501,138 @@ fn a_key_without_its_schema_spoils_the_derived_id_alone() {
         Record { key: Some(vec![0, 0, 0, 0, 1, 2]), value: Some(vec![0, 0, 0, 0, 2, 8]), ..Record::sample(None, None) };
     let event = decode(&record, Framing::Any, IdKind::Confluent, &[(SchemaId::Confluent(2), &value)]);
     assert_eq!(render::row_json(event.after.as_ref().unwrap()), r#"{"a":4}"#);
-    assert!(event.wire.key_unread);
+    assert!(event.wire.key_unread.is_some());
     // The next record asks again: the registry may know it by then.
     let mut decoder = Decoder::new(DecodeOptions {
-        placeholder: None,
         avro: Some(AvroOptions { framing: Framing::Any, ids: IdKind::Confluent }),
+        ..DecodeOptions::default()
     });
-    decoder.learn(SchemaRef::Id(SchemaId::Confluent(2)), Ok(std::sync::Arc::new(compile(&value))));
+    decoder.learn(
+        &record.position.topic,
+        SchemaRef::Id(SchemaId::Confluent(2)),
+        Ok(std::sync::Arc::new(compile(&value))),
+    );
     for offset in 0..3 {
         let mut record = record.clone();
         record.position.offset = offset;
         assert_eq!(decoder.decode(&record), Err(Unread::Schema(SchemaRef::Id(SchemaId::Confluent(1)))));
-        decoder.learn(SchemaRef::Id(SchemaId::Confluent(1)), Err(Fault::new("schema_not_found", "1")));
+        decoder.learn(
+            &record.position.topic,
+            SchemaRef::Id(SchemaId::Confluent(1)),
+            Err(Fault::new("schema_not_found", "1")),
+        );
         assert!(decoder.decode(&record).is_ok());
     }
+}
+
+/// Raw numbers and uuids are keys, too, and some look like Avro.
+#[test]
+fn a_key_that_looks_like_avro_and_is_none_gives_no_derived_id() {
+    let value = br#"{"op":"c","after":{"id":1},"source":{"connector":"postgresql","name":"n","table":"t","lsn":5}}"#;
+    let registry = Some(AvroOptions { framing: Framing::Any, ids: IdKind::Confluent });
+    let event = |key: &[u8], options: DecodeOptions| {
+        let record = Record { key: Some(key.to_vec()), value: Some(value.to_vec()), ..Record::sample(None, None) };
+        let mut decoder = Decoder::new(options);
+        loop {
+            match decoder.decode(&record) {
+                Ok(Decoded::Event(event)) => return *event,
+                Err(Unread::Schema(id)) => {
+                    let none = Fault::new("schema_not_found", format!("{id} is not there"));
+                    decoder.learn(&record.position.topic, id, Err(none));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    let five = 5_i64.to_be_bytes();
+    let uuid = [0, 0, 0, 0, 9, 0x12, 0x4a, 0xbc, 0x80, 1, 2, 3, 4, 5, 6, 7];
+    let large = 0x0000_0007_0000_0001_i64.to_be_bytes();
+    for (key, avro) in [(&five[..], registry), (&uuid, registry), (&uuid, None), (&large, registry), (&large, None)] {
+        let seen = event(key, DecodeOptions { avro, ..DecodeOptions::default() });
+        assert_eq!(render::row_json(seen.after.as_ref().unwrap()), r#"{"id":1}"#);
+        let fault = source_id(&seen).unwrap_err();
+        assert_eq!(fault.code, "key_undecodable", "{key:?}");
+        assert!(fault.detail.contains("`key_format = \"bytes\"`"), "{fault}");
+        // Who knows what it is says so.
+        let bytes = |key: &[u8]| {
+            let seen = event(key, DecodeOptions { avro, key_format: Format::Bytes, ..DecodeOptions::default() });
+            assert_eq!(seen.key, Some(Value::Bytes(key.into())));
+            source_id(&seen).unwrap()
+        };
+        let mut other = key.to_vec();
+        other[7] ^= 1;
+        assert_ne!(bytes(key), bytes(&other));
+    }
+    // What never looks like Avro is a key as it always was, with a registry and without.
+    for key in [&b"k-1"[..], &7_i32.to_be_bytes()] {
+        let ids =
+            [registry, None].map(|avro| source_id(&event(key, DecodeOptions { avro, ..DecodeOptions::default() })));
+        assert!(ids[0].is_ok() && ids[0] == ids[1], "{ids:?}");
+    }
+    // A format that is said and not kept is no key either.
+    for (key, key_format) in [(&b"k-1"[..], Format::Json), (b"{\"id\":1}", Format::Avro)] {
+        let seen = event(key, DecodeOptions { avro: registry, key_format, ..DecodeOptions::default() });
+        assert_eq!(source_id(&seen).unwrap_err().code, "key_undecodable");
+    }
+    let json = DecodeOptions { avro: registry, key_format: Format::Json, ..DecodeOptions::default() };
+    assert_eq!(source_id(&event(b"{\"id\":1}", json)), source_id(&event(b"{ \"id\": 1 }", DecodeOptions::default())));
+}
+
+#[test]
+fn an_unread_key_is_no_key_of_a_tombstone_or_of_a_record_to_park_either() {
+    let key = Some(vec![0, 0, 0, 0, 9, 1, 2, 3]);
+    let mut decoder = Decoder::new(DecodeOptions::default());
+    let tombstone = Record { key: key.clone(), ..Record::sample(None, None) };
+    assert!(decoder.tombstone_delete(&tombstone).unwrap().wire.key_unread.is_some());
+    let text = r#"{"schema":{"type":"struct","fields":[{"type":"int32","optional":false,"field":"id"}]},"payload":{"id":"x"}}"#;
+    let faulty = Record { key, ..Record::sample(None, Some(text)) };
+    assert!(decoder.decode(&faulty).is_err());
+    assert!(decoder.salvage(&faulty).unwrap().wire.key_unread.is_some());
+}
+
+#[test]
+fn a_value_is_read_in_the_format_that_is_said() {
+    let avro = Some(AvroOptions { framing: Framing::Any, ids: IdKind::Confluent });
+    let decode = |value: &[u8], value_format| {
+        let record = Record { value: Some(value.to_vec()), ..Record::sample(None, None) };
+        Decoder::new(DecodeOptions { avro, value_format, ..DecodeOptions::default() }).decode(&record)
+    };
+    let framed = [0, 0, 0, 0, 9, 1];
+    assert!(matches!(decode(&framed, Format::Auto), Err(Unread::Schema(_))));
+    assert!(matches!(decode(&framed, Format::Avro), Err(Unread::Schema(_))));
+    assert!(matches!(decode(&framed, Format::Json), Err(Unread::Fault(_))));
+    let Ok(Decoded::Event(event)) = decode(&framed, Format::Bytes) else { panic!("no event") };
+    assert_eq!(event.scalar, Some(Value::Bytes(framed.into())));
+    let fault = decode(b"{}", Format::Avro);
+    assert!(matches!(&fault, Err(Unread::Fault(fault)) if fault.code == "undecodable"), "{fault:?}");
+    assert!(decode(b"{}", Format::Json).is_ok());
+}
+
+/// One number, two topics, two schemas: the reader of many topics at once must not mix them.
+#[test]
+fn what_a_bare_number_means_is_known_for_its_topic_alone() {
+    let options = AvroOptions { framing: Framing::Any, ids: IdKind::Open };
+    let mut decoder = Decoder::new(DecodeOptions { avro: Some(options), ..DecodeOptions::default() });
+    let schema = |field: &str| json!({"type": "record", "name": "R", "fields": [{"name": field, "type": "int"}]});
+    let record = |topic: &str| {
+        let mut record = Record { value: Some(vec![0, 0, 0, 0, 7, 2]), ..Record::sample(None, None) };
+        record.position.topic = topic.into();
+        record
+    };
+    let mut seen = Vec::new();
+    for topic in ["a", "b", "a", "b"] {
+        let record = record(topic);
+        loop {
+            match decoder.decode(&record) {
+                Ok(Decoded::Event(event)) => break seen.push(render::row_json(event.after.as_ref().unwrap())),
+                Err(Unread::Schema(id)) => {
+                    decoder.learn(&record.position.topic, id, Ok(std::sync::Arc::new(compile(&schema(topic)))));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert_eq!(seen, [r#"{"a":1}"#, r#"{"b":1}"#, r#"{"a":1}"#, r#"{"b":1}"#]);
 }
 
 #[test]

@@ -12,7 +12,8 @@ use compact_str::CompactString;
 use serde_json::{Map, Value as Json};
 
 use super::names;
-use super::plan::{Plan, Step, StepId};
+use super::plan::{FieldStep, Plan, Step, StepId};
+use super::read::Extent;
 use crate::debezium::document::Document;
 use crate::debezium::event::Fault;
 use crate::debezium::schema::{Base, Field, Kind, Schema, kind_of, struct_kind};
@@ -23,8 +24,8 @@ const MOST_NODES: usize = 50_000;
 /// Types around a type.
 const MOST_DEPTH: usize = 64;
 
-/// A schema from a registry, ready to read with.
-#[derive(Debug)]
+/// A schema from a registry, ready to read with. Two are equal that read the same bytes as the same.
+#[derive(Debug, PartialEq)]
 pub struct WriterSchema {
     name: Option<String>,
     plan: Plan,
@@ -51,7 +52,9 @@ impl WriterSchema {
         let root = compiler.step(&parsed, &json, 0)?;
         let meaning = compiler.meaning(&parsed, &json)?;
         let name = parsed.name().map(|name| name.fullname(None));
-        Ok(Self { name, plan: Plan { steps: compiler.steps, root }, meaning: Arc::new(meaning) })
+        let mut plan = Plan { steps: compiler.steps, root };
+        plan.mark_unused().map_err(|_| bad("the schema is too big"))?;
+        Ok(Self { name, plan, meaning: Arc::new(meaning) })
     }
 
     /// The full name of a record, an enum or a fixed.
@@ -72,7 +75,12 @@ impl WriterSchema {
     /// # Errors
     /// `undecodable`: the bytes are not of this schema.
     pub fn read(&self, bytes: &[u8]) -> Result<Document, Fault> {
-        Ok(Document { value: self.plan.read(bytes)?, schema: Some(Arc::clone(&self.meaning)) })
+        self.read_as(bytes, Extent::Whole)
+    }
+
+    /// The same, perhaps without what no event is made of.
+    pub(in crate::debezium) fn read_as(&self, bytes: &[u8], extent: Extent) -> Result<Document, Fault> {
+        Ok(Document { value: self.plan.read(bytes, extent)?, schema: Some(Arc::clone(&self.meaning)) })
     }
 }
 
@@ -182,17 +190,15 @@ impl<'a> Compiler<'a> {
             Avro::Boolean => Step::Bool,
             Avro::Float => Step::Float,
             Avro::Double => Step::Double,
-            Avro::Int
-            | Avro::Long
-            | Avro::Date
-            | Avro::TimeMillis
+            Avro::Int | Avro::Date | Avro::TimeMillis => Step::Int,
+            Avro::Long
             | Avro::TimeMicros
             | Avro::TimestampMillis
             | Avro::TimestampMicros
             | Avro::TimestampNanos
             | Avro::LocalTimestampMillis
             | Avro::LocalTimestampMicros
-            | Avro::LocalTimestampNanos => Step::Int,
+            | Avro::LocalTimestampNanos => Step::Long,
         };
         let id = self.push(step)?;
         if let Some(name) = schema.name() {
@@ -207,7 +213,8 @@ impl<'a> Compiler<'a> {
         self.named.insert(record.name.fullname(None), id);
         let mut fields = Vec::with_capacity(record.fields.len());
         for (field, json) in record.fields.iter().zip(field_types(json)) {
-            fields.push((CompactString::from(&field.name), self.step(&field.schema, json, depth + 1)?));
+            let step = self.step(&field.schema, json, depth + 1)?;
+            fields.push(FieldStep { name: CompactString::from(&field.name), step, unused: false });
         }
         self.steps[id as usize] = Step::Record(fields);
         Ok(id)

@@ -229,7 +229,7 @@ fn unchanged_toast_is_unavailable_with_and_without_a_schema() {
     );
     let row = value(Some("{\"id\":77}"), &text).after.unwrap();
     assert_eq!(render::unavailable(&row).collect::<Vec<_>>(), ["manual", "tags"]);
-    let mut other = Decoder::new(DecodeOptions { placeholder: Some("gone".into()), avro: None });
+    let mut other = Decoder::new(DecodeOptions { placeholder: Some("gone".into()), ..DecodeOptions::default() });
     let record =
         Record::sample(None, Some(r#"{"op":"u","after":{"a":"gone","b":"__debezium_unavailable_value"},"source":{}}"#));
     let Ok(Decoded::Event(event)) = other.decode(&record) else { panic!() };
@@ -338,6 +338,39 @@ fn documents_of_mongodb_are_rows_and_without_one_it_is_said_what_to_set() {
 }
 
 const CLOUD: &str = r#""id":"e-1","source":"/debezium/postgresql/wh1","specversion":"1.0","type":"io.debezium.connector.postgresql.DataChangeEvent","time":"2031-03-09T04:05:06.123Z""#;
+
+/// An update by its fields is no row, and no delete either.
+#[test]
+fn an_update_that_names_its_fields_alone_is_parked_with_what_to_set() {
+    let source = r#"{"connector":"mongodb","name":"m","db":"d","collection":"c","ord":1,"ts_ms":1}"#;
+    let described = r#"{"removedFields":null,"updatedFields":"{\"name\": \"x\"}","truncatedArrays":null}"#;
+    let update = |after: &str| {
+        let text =
+            format!(r#"{{"op":"u","before":null,"after":{after},"updateDescription":{described},"source":{source}}}"#);
+        Record::sample(Some(r#"{"id":"1"}"#), Some(&text))
+    };
+    let fault = decode(&update("null")).unwrap_err();
+    assert_eq!(fault.code, "no_after");
+    assert!(fault.detail.contains("updateDescription") && fault.detail.contains("capture.mode"), "{fault}");
+    // Its id is known all the same.
+    let salvaged = Decoder::new(DecodeOptions::default()).salvage(&update("null")).unwrap();
+    assert_eq!((salvaged.op, salvaged.after), (Some(Operation::Update), None));
+    let full = event(&update(r#""{\"_id\": 1, \"name\": \"x\"}""#));
+    assert_eq!(shown(&full.after).unwrap(), r#"{"_id":1,"name":"x"}"#);
+}
+
+#[test]
+fn avro_inside_a_cloud_event_is_told_from_a_plain_value() {
+    let text = r#"{"id":"1","source":"/debezium/postgresql/p","specversion":"1.0","datacontenttype":"application/avro",
+        "type":"io.debezium.connector.postgresql.DataChangeEvent","iodebeziumop":"c","data":"AAAAAAEAAgICAg=="}"#;
+    let fault = decode(&Record::sample(None, Some(text))).unwrap_err();
+    assert!(fault.code == "undecodable" && fault.detail.contains("data.serializer.type=json"), "{fault}");
+    // Somebody else's is a value like any other.
+    let foreign = text
+        .replace("io.debezium.connector.postgresql.DataChangeEvent", "org.example.Paid")
+        .replace("iodebeziumop", "op");
+    assert_eq!(event(&Record::sample(None, Some(&foreign))).shape, Shape::Plain);
+}
 
 #[test]
 fn a_cloud_event_gives_its_change_with_source_and_attributes() {

@@ -192,6 +192,21 @@ fn every_coordinate_counts() {
     fresh(id(key, "r", "{\"id\":1}", &MY.replace("4411", "9999")));
 }
 
+/// No log has such a place; whatever says so is not taken for the place without the sign.
+#[test]
+fn a_sign_counts_in_the_hash_and_in_the_locus() {
+    let at = |pos: &str, row: &str| {
+        let source = MY.replace("4411", pos).replace("\"row\":0", &format!("\"row\":{row}"));
+        id(Some("1"), "c", "{\"id\":1}", &source)
+    };
+    let locus = |id: &str| id.split(':').nth(1).unwrap().to_owned();
+    for (one, other) in [(at("5", "0"), at("-5", "0")), (at("5", "1"), at("5", "-1"))] {
+        assert_ne!(one.rsplit(':').next(), other.rsplit(':').next());
+        assert_ne!(locus(&one), locus(&other));
+    }
+    assert_eq!(locus(&at("-5", "-1")), "000112.-0000000005.-1");
+}
+
 #[test]
 fn parts_do_not_run_into_each_other() {
     let of = |db: &str, table: &str| {

@@ -1,5 +1,15 @@
 //! The target table is altered while the pipeline runs: what was learned of it is learned anew.
 
+use countersign::app::open_store;
+use countersign::config::{Config, Host};
+use countersign::debezium::envelope::{DecodeOptions, Decoder};
+use countersign::debezium::event::Decoded;
+use countersign::decision::Outcome;
+use countersign::effect::{self, Delivery};
+use countersign::message::Message;
+use countersign::record::Record;
+use countersign::record_line;
+use countersign::route::identify::identify;
 use serde_json::{Value, json};
 
 use crate::broker::Rec;
@@ -97,4 +107,47 @@ fn so_are_the_parameters_of_statements() {
         })
         .await;
     });
+}
+
+fn delivery((message, record): &(Message, Record)) -> Delivery<'_> {
+    Delivery { message, record }
+}
+
+/// Values that fitted the table as it was are not kept beside those that fit it as it is.
+#[tokio::test]
+async fn the_values_of_one_statement_are_all_for_the_table_as_it_is_now() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = format!(
+        "[pipeline]\nname = \"p\"\n[kafka]\nbrokers = \"localhost:9092\"\ntopics = [\"t\"]\n\
+         [store]\nurl = \"sqlite:{}/v.db\"\nretention = \"forever\"\n\
+         [[route]]\nname = \"v\"\nmatch = {{ topic = \"t\" }}\nmessage_id = \"header:id\"\n[route.effect]\nkind = \"sql\"\nsteps = [{{ sql = \"INSERT INTO v (id, v) VALUES (:id, :v)\" }}]\n",
+        dir.path().display()
+    );
+    let host = Host { env: &|_| None, kafka_option: &|_, _| Ok(()) };
+    let config = Config::parse(&text, "v.toml", host).unwrap_or_else(|faults| panic!("{faults}"));
+    let store = open_store(&config).unwrap();
+    let route = &config.routes[0];
+    let effect = effect::build(&route.effect, "p", store.dialect());
+    let messages = [("1", "1.50"), ("2", "1.50"), ("3", "99999999999999999.25")].map(|(id, v)| {
+        let value = format!(r#"{{"id":{id},"v":{v}}}"#);
+        let line = json!({"topic": "t", "partition": 0, "offset": 1, "headers": [["id", id]], "value": value});
+        let record = record_line::read(&line.to_string()).unwrap();
+        let Ok(Decoded::Event(event)) = Decoder::new(DecodeOptions::default()).decode(&record) else {
+            panic!("no event")
+        };
+        (identify(&route.route, 0, &record, *event).unwrap(), record)
+    });
+    let [first, second, third] = &messages;
+    let mut tx = store.begin().await.unwrap();
+    tx.execute("CREATE TABLE v (id INT, v REAL)", vec![]).await.unwrap();
+    let outcomes = effect.apply_all(&mut tx, &[delivery(first)]).await.unwrap().unwrap();
+    assert_eq!(outcomes, [Outcome::Applied]);
+    tx.execute("DROP TABLE v", vec![]).await.unwrap();
+    tx.execute("CREATE TABLE v (id INT, v TEXT)", vec![]).await.unwrap();
+    let run = [delivery(second), delivery(third)];
+    let outcomes = effect.apply_all(&mut tx, &run).await.unwrap().unwrap();
+    assert_eq!(outcomes, [Outcome::Applied, Outcome::Applied]);
+    let rows = tx.fetch("SELECT v FROM v WHERE id > 1 ORDER BY id", vec![]).await.unwrap();
+    let texts: Vec<String> = rows.iter().map(|row| row.text(0).unwrap()).collect();
+    assert_eq!(texts, ["1.50", "99999999999999999.25"]);
 }
