@@ -1,5 +1,6 @@
 //! From records to committed outcomes: the only place that sees Kafka, the gate and the store together.
 
+mod apply;
 pub mod attempt;
 pub mod batch;
 pub(crate) mod blame;
