@@ -70,7 +70,7 @@ fn a_row_whose_key_changes_keeps_what_the_create_does_not_bring() {
             world.send(&[delete.clone(), Rec::tombstone(r#"{"id":1}"#)]).await;
             running.outcomes(3, "applied=2 skipped=1").await;
             assert_eq!(table(&world).await, ["2|a|long|ours"], "the delete half moves it");
-            world.send(&[create.clone()]).await;
+            world.send(std::slice::from_ref(&create)).await;
             running.outcomes(4, "applied=3 skipped=1").await;
             assert_eq!(table(&world).await, ["2|b|long|ours"], "the create half brings the new values");
             // Both come again, and both keys live on.

@@ -10,7 +10,7 @@ fn routes_of_the_wrong_form() {
     assert_fault(route, "message_id = []", "message_id: must have at least one entry");
     assert_fault(route, "message_id = [\"header:id\", \"id\"]", "message_id[1]: `id` is no place of an id");
     assert_fault(route, &with("correlation_id = \"source\""), "`source` is no place");
-    assert_fault(route, &with("order = \"key\""), "`key` is not available in this version: use partition");
+    assert_fault(route, &with("order = \"random\""), "`random` is unknown: write partition, key or none");
     assert_fault(route, &with("columns = { a = \"money\" }"), "route[0].columns.a: `money` is no type");
     assert_fault(route, &with("match = { op = [\"c\", \"x\"] }"), "match.op[1]: `x` is no operation");
     assert_fault(route, &with("match = { table = \"a..b\" }"), "match.table: is no table");
