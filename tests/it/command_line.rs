@@ -177,7 +177,7 @@ fn migrate_runs_twice_keeps_the_epoch_and_prints_what_it_would_do() {
 
         assert_eq!(json(&["migrate", "-c", text(&file)])["from"], 0);
         let epoch = world.db.rows("value", "FROM countersign_meta WHERE name = 'store_epoch'").await;
-        assert_eq!(json(&["migrate", "-c", text(&file)])["from"], 1);
+        assert_eq!(json(&["migrate", "-c", text(&file)])["from"], 2);
         assert_eq!(world.db.rows("value", "FROM countersign_meta WHERE name = 'store_epoch'").await, epoch);
         assert_eq!(json(&["migrate", "--restored", "-c", text(&file)])["restored"], true);
         assert_ne!(world.db.rows("value", "FROM countersign_meta WHERE name = 'store_epoch'").await, epoch);
