@@ -12,6 +12,7 @@ pub mod effect;
 pub mod failpoint;
 pub mod gate;
 pub mod http;
+pub mod invariants;
 pub mod kafka;
 pub mod lookup;
 pub mod message;

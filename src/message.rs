@@ -13,7 +13,7 @@ pub struct MessageId(Arc<str>);
 
 impl MessageId {
     /// The caller has checked it: not blank, no NUL, not over the limit.
-    pub(crate) fn new(id: impl Into<Arc<str>>) -> Self {
+    pub fn new(id: impl Into<Arc<str>>) -> Self {
         Self(id.into())
     }
 

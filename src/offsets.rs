@@ -55,13 +55,47 @@ pub enum Start {
     Refused(String),
 }
 
+impl StartFacts<'_> {
+    /// Whether they hold still for the lane row as it was locked afterwards, none if it was not there: with a row that
+    /// went back or away in between, the start that they led to would pass over records.
+    pub fn hold(&self, locked_next: Option<i64>) -> bool {
+        self.lane_next.is_none_or(|next| locked_next.is_some_and(|locked| locked >= next))
+    }
+
+    /// Whether the store gets a new epoch with this start. Marks of the gate rest on every record below the row's next
+    /// offset having been processed in this life of the store: who passes over records ends that life.
+    ///
+    /// A committed offset of another epoch than the present one was left behind when an operator or another lane
+    /// renewed it for the same reason: once is enough.
+    pub fn renew(&self, start: &Start) -> bool {
+        match start {
+            Start::ResetForward(_) | Start::Lost { .. } => true,
+            Start::StoreWentBack { .. } => self.committed.is_none_or(|(_, metadata)| metadata == self.store_epoch),
+            // Its generation tells the marks apart.
+            Start::TopicRecreated { .. } | Start::At(_) | Start::Refused(_) => false,
+        }
+    }
+}
+
+impl Start {
+    /// The first offset to read; none where nothing may be read.
+    pub fn from(&self) -> Option<i64> {
+        match self {
+            Self::At(from) | Self::ResetForward(from) => Some(*from),
+            Self::StoreWentBack { from, .. } | Self::TopicRecreated { from, .. } | Self::Lost { from, .. } => Some(*from),
+            Self::Refused(_) => None,
+        }
+    }
+}
+
 /// Kafka's committed offset decides; the lane row only tells whether the store went back.
 ///
 /// | committed | metadata | lane row | log | start |
 /// |---|---|---|---|---|
 /// | none | – | none | any | policy |
 /// | none | – | next > high | | `TopicRecreated` at low |
-/// | none | – | next | | the earlier one of next and the policy, within the log |
+/// | none | – | next < low | | `Lost` at low, or `Refused` |
+/// | none | – | next | | the earlier one of next and the policy |
 /// | c | any | any | high < c | `TopicRecreated` at low |
 /// | c | any | any | c < low | `Lost` at low, or `Refused` |
 /// | c | ours or a former one of ours | next < c, or no row | low <= next | `StoreWentBack` at next (low without a row) |
@@ -76,6 +110,7 @@ pub fn decide_start(facts: &StartFacts<'_>) -> Start {
         return match facts.lane_next {
             None => Start::At(facts.policy_offset),
             Some(next) if next > facts.high => Start::TopicRecreated { from: facts.low, committed: next },
+            Some(next) if next < facts.low => lost(facts, next),
             Some(next) => Start::At(next.min(facts.policy_offset).max(facts.low)),
         };
     };
@@ -96,14 +131,7 @@ pub fn decide_start(facts: &StartFacts<'_>) -> Start {
     let went_back = ours && seen < committed;
     let wanted = if went_back { seen } else { committed };
     if wanted < facts.low {
-        return match facts.lost {
-            LostOffsets::Earliest => Start::Lost { from: facts.low, lost_from: wanted },
-            LostOffsets::Stop => Start::Refused(format!(
-                "offsets {wanted} to {} are gone from the broker and were never processed: reset the group's offset \
-                 to go on without them, or set `[kafka] on_lost_offsets = \"earliest\"`",
-                facts.low - 1
-            )),
-        };
+        return lost(facts, wanted);
     }
     if went_back {
         return Start::StoreWentBack { from: wanted, committed };
@@ -111,6 +139,17 @@ pub fn decide_start(facts: &StartFacts<'_>) -> Start {
     match next {
         Some(next) if next < committed => Start::ResetForward(committed),
         Some(_) | None => Start::At(committed),
+    }
+}
+
+fn lost(facts: &StartFacts<'_>, wanted: i64) -> Start {
+    match facts.lost {
+        LostOffsets::Earliest => Start::Lost { from: facts.low, lost_from: wanted },
+        LostOffsets::Stop => Start::Refused(format!(
+            "offsets {wanted} to {} are gone from the broker and were never processed: reset the group's offset to go \
+             on without them, or set `[kafka] on_lost_offsets = \"earliest\"`",
+            facts.low - 1
+        )),
     }
 }
 
@@ -140,6 +179,8 @@ mod tests {
         assert_eq!(decide_start(&latest), Start::At(50));
         let earliest = StartFacts { committed: None, lane_next: Some(50), policy_offset: 0, ..facts() };
         assert_eq!(decide_start(&earliest), Start::At(0));
+        let expired = StartFacts { committed: None, lane_next: Some(50), low: 60, policy_offset: 60, ..facts() };
+        assert_eq!(decide_start(&expired), Start::Lost { from: 60, lost_from: 50 });
         let anew = StartFacts { committed: None, lane_next: Some(101), ..facts() };
         assert_eq!(decide_start(&anew), Start::TopicRecreated { from: 0, committed: 101 });
     }

@@ -35,6 +35,31 @@ pub struct Mark {
     pub offset: i64,
 }
 
+/// What a mark is held against: the lane as its fence read it, and the message at hand.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing<'a> {
+    pub store_epoch: &'a str,
+    pub topic: &'a str,
+    pub partition: i32,
+    pub generation: i64,
+    pub next_offset: i64,
+    /// None where the id alone says that the content is the same.
+    pub digest: Option<&'a str>,
+}
+
+impl Mark {
+    /// Whether the mark stands for a committed row: written by this lane, in this life of the store and of the topic,
+    /// for the same content, at an offset that the lane is past. A mark of a lost future thus counts for nothing.
+    pub fn counts(&self, standing: &Standing<'_>) -> bool {
+        self.store_epoch == standing.store_epoch
+            && self.topic == standing.topic
+            && self.partition == standing.partition
+            && self.generation == standing.generation
+            && self.offset < standing.next_offset
+            && standing.digest.is_none_or(|digest| self.digest == digest)
+    }
+}
+
 /// What the gate answered for one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GateAnswer {

@@ -11,6 +11,7 @@ use super::apply::Applied;
 use super::batch::{Entry, Item};
 use super::judge::judge;
 use super::marks::valid_marks;
+use super::tenure::Tenure;
 use super::settle::{OPERATOR, Settled, WAITING, settle};
 use crate::decision::{ParkWindow, RecordOutcome};
 use crate::failpoint;
@@ -27,13 +28,6 @@ pub struct Lane {
     pub generation: i64,
     /// Work without an assignment has none: it neither reads nor writes the lane's row, the inbox row is its fence.
     pub tenure: Option<Tenure>,
-}
-
-/// What an assignment wrote into the lane's row.
-#[derive(Clone, Debug)]
-pub struct Tenure {
-    pub epoch: i64,
-    pub owner: String,
 }
 
 /// Whether each message can be undone by itself.

@@ -1,6 +1,6 @@
 //! By what right a transaction runs: the lane's row under its lock, or none where the inbox row is the fence.
 
-use super::attempt::{Attempt, Attempted, Tenure};
+use super::attempt::{Attempt, Attempted};
 use super::batch::{Entry, Item};
 use super::settle::OPERATOR;
 use crate::store::lanes::{LaneRow, SKIP_NEXT};
@@ -23,8 +23,7 @@ impl Attempt<'_> {
     }
 
     pub(super) fn owns(&self, row: &LaneRow) -> bool {
-        let owner = |tenure: &Tenure| row.epoch == tenure.epoch && row.owner == tenure.owner;
-        self.lane.tenure.as_ref().is_some_and(owner) && row.next_offset >= self.known_next
+        self.lane.tenure.as_ref().is_some_and(|tenure| tenure.owns(row, self.known_next))
     }
 
     pub(super) fn stop(&self, row: &LaneRow) -> Option<Attempted> {

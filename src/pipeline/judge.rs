@@ -13,7 +13,7 @@ use crate::store::inbox::Seen;
 
 /// What a record is, once the inbox was asked.
 #[derive(Debug)]
-pub(super) enum Judgement<'a> {
+pub enum Judgement<'a> {
     Skip(SkipReason),
     /// Its row was inserted by this transaction: its effect is due.
     First {
@@ -35,7 +35,7 @@ pub(super) enum Judgement<'a> {
 }
 
 #[derive(Debug)]
-pub(super) struct Conflict {
+pub struct Conflict {
     pub faulty: Faulty,
     /// The digest of the content that came now.
     pub digest: String,
@@ -44,7 +44,7 @@ pub(super) struct Conflict {
 }
 
 /// Judges all records of a batch in order. `own` is this attempt's token.
-pub(super) fn judge<'a>(
+pub fn judge<'a>(
     items: &'a [Item],
     inbox: &[bool],
     marks: &HashMap<&[u8], &Mark>,

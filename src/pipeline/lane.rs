@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use rand::Rng as _;
 use tracing::{error, info, warn};
 
-use super::attempt::{Lane, Tenure};
+use super::attempt::Lane;
 use super::batch::Reader;
 use super::processor::{Halt, Processor};
 use super::status::{LaneName, LaneState, Lanes};
+use super::tenure::Tenure;
 use super::{Shared, unique_word};
 use crate::kafka::{Assigned, PartitionReader};
 use crate::offsets::{LostOffsets, Start, StartFacts, decide_start};
@@ -143,28 +144,25 @@ impl Work<'_> {
             lost: self.options.lost,
         };
         let start = decide_start(&facts);
-        let from = match &start {
-            Start::At(from) | Start::ResetForward(from) => *from,
-            Start::StoreWentBack { from, .. } | Start::TopicRecreated { from, .. } | Start::Lost { from, .. } => *from,
-            Start::Refused(reason) => return Ok(Err(reason.clone())),
-        };
-        self.announce(&start);
+        if let Start::Refused(reason) = &start {
+            return Ok(Err(reason.clone()));
+        }
+        let Some(from) = start.from() else { return Ok(Err("no offset to start from".to_owned())) };
         let owner = format!("{:016x}", rand::rng().random::<u64>());
         let mut tx = store.begin().await?;
         let mut row = tx.acquire_lane(&self.key, &owner, from).await?;
-        match start {
-            Start::TopicRecreated { from, .. } => {
-                tx.regenerate_lane(&self.key, from).await?;
-                row.generation += 1;
-            }
-            Start::StoreWentBack { .. } | Start::ResetForward(_) => {
-                // Offsets of a former epoch were left behind by a renewal that another lane made: once is enough.
-                let renewed = committed.as_ref().is_some_and(|(_, metadata)| former.contains(metadata));
-                if !renewed {
-                    row.store_epoch = tx.renew_store_epoch(&unique_word(), Some(&epoch)).await?;
-                }
-            }
-            Start::At(_) | Start::Lost { .. } | Start::Refused(_) => {}
+        // The first epoch is that of a row that was not there.
+        if !facts.hold((row.epoch > 1).then_some(row.next_offset)) {
+            tx.rollback().await;
+            return Err(StoreError::Unexpected("the lane row went back while the lane was taken over".to_owned()));
+        }
+        self.announce(&start);
+        if matches!(start, Start::TopicRecreated { .. }) {
+            tx.regenerate_lane(&self.key, from).await?;
+            row.generation += 1;
+        }
+        if facts.renew(&start) {
+            row.store_epoch = tx.renew_store_epoch(&unique_word(), Some(&epoch)).await?;
         }
         tx.commit().await?;
         if fetching_from != Some(from) {

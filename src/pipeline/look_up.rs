@@ -6,8 +6,8 @@ use rand::Rng as _;
 use tracing::warn;
 
 use super::attempt::Attempt;
+use super::tenure::Trace;
 use crate::store::inbox::{BatchHead, NewRow};
-use crate::store::lanes::LaneRow;
 use crate::store::{Meaning, StoreError};
 
 impl Attempt<'_> {
@@ -25,10 +25,9 @@ impl Attempt<'_> {
             };
             match looked.await {
                 Ok(row) => {
-                    let committed = |row: LaneRow| {
-                        self.owns(&row) && row.records_seen == records_seen && row.next_offset >= self.next_offset
-                    };
-                    return Ok(row.is_some_and(committed));
+                    let trace = Trace { records_seen, next_offset: self.next_offset };
+                    let tenure = self.lane.tenure.as_ref();
+                    return Ok(row.zip(tenure).is_some_and(|(row, tenure)| tenure.committed(&row, self.known_next, trace)));
                 }
                 Err(error) if error.meaning() == Meaning::Fatal => return Err(error),
                 Err(_) => tokio::time::sleep(wait).await,

@@ -4,13 +4,13 @@ use std::collections::{HashMap, HashSet};
 
 use super::attempt::Lane;
 use super::batch::{Entry, Item};
-use crate::gate::Mark;
+use crate::gate::{Mark, Standing};
 use crate::message::Message;
 use crate::store::lanes::LaneRow;
 
 /// The marks that count: written by this lane, in this life of the store and the topic, for the same content, at an
 /// offset that the lane row, read under the fence, is past. A mark of a lost future thus counts for nothing.
-pub(super) fn valid_marks<'a>(
+pub fn valid_marks<'a>(
     items: &'a [Item],
     marks: &'a HashMap<Vec<u8>, Mark>,
     lane: &Lane,
@@ -41,12 +41,14 @@ pub(super) fn valid_marks<'a>(
 }
 
 fn counts(mark: &Mark, lane: &Lane, row: &LaneRow, message: &Message) -> bool {
-    mark.store_epoch == row.store_epoch
-        && mark.topic == *lane.key.topic
-        && mark.partition == lane.key.partition
-        && mark.generation == row.generation
-        && mark.offset < row.next_offset
-        && (message.derived_id || mark.digest == message.digest.as_str())
+    mark.counts(&Standing {
+        store_epoch: &row.store_epoch,
+        topic: &lane.key.topic,
+        partition: lane.key.partition,
+        generation: row.generation,
+        next_offset: row.next_offset,
+        digest: (!message.derived_id).then(|| message.digest.as_str()),
+    })
 }
 
 #[cfg(test)]
@@ -55,7 +57,7 @@ mod tests {
     use crate::debezium::event::{ChangeEvent, Fault, Shape};
     use crate::debezium::value::Value;
     use crate::message::{Digest, MessageId};
-    use crate::pipeline::attempt::Tenure;
+    use crate::pipeline::tenure::Tenure;
     use crate::pipeline::batch::Faulty;
     use crate::record::{Record, RecordPosition};
     use crate::store::lanes::LaneKey;

@@ -6,15 +6,16 @@ pub mod batch;
 pub(crate) mod blame;
 mod fence;
 pub mod intake;
-mod judge;
+pub mod judge;
 pub mod lane;
 mod look_up;
-mod marks;
+pub mod marks;
 pub mod processor;
 mod queue;
 pub mod replay;
 pub(crate) mod settle;
 pub mod status;
+pub mod tenure;
 mod turns;
 
 use std::sync::Arc;

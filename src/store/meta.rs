@@ -92,16 +92,25 @@ impl Tx {
     }
 
     /// Gives the store a new epoch and remembers the old one. With `expected`, only if that is the epoch still: of
-    /// several lanes that decide so at once, one renews. The answer is the epoch that holds.
+    /// several lanes that decide so at once, one renews. The answer is the epoch that holds. An expected epoch that this
+    /// store does not know is an error: it went back since.
     pub async fn renew_store_epoch(&mut self, epoch: &str, expected: Option<&str>) -> Result<String, StoreError> {
         self.wait_for_turn().await?;
         let old = self.meta(STORE_EPOCH).await?;
+        let former = self.meta(FORMER_EPOCHS).await?.unwrap_or_default();
         if let (Some(old), Some(expected)) = (&old, expected)
             && old != expected
         {
-            return Ok(old.clone());
+            if former.split(',').any(|epoch| epoch == expected) {
+                return Ok(old.clone());
+            }
+            // Not renewed but forgotten: what was decided by that epoch does not hold for this state of the store.
+            return Err(StoreError::Unexpected("the store went back while its epoch was to be renewed".to_owned()));
         }
-        let former = self.meta(FORMER_EPOCHS).await?.unwrap_or_default();
+        // An epoch that adopts the offsets of others hands that on: other lanes may still have some.
+        if expected.is_some() && self.meta(ADOPTING_EPOCH).await?.is_some_and(|adopting| Some(&adopting) == old.as_ref()) {
+            self.set_meta(ADOPTING_EPOCH, epoch).await?;
+        }
         let former = old.into_iter().chain(former.split(',').filter(|e| !e.is_empty()).map(str::to_owned)).take(500);
         let former = former.collect::<Vec<_>>().join(",");
         self.set_meta(FORMER_EPOCHS, &former).await?;

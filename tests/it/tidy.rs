@@ -17,6 +17,7 @@ const LAYERS: &[(u8, &[&str])] = &[
             "receipt",
             "decision",
             "offsets",
+            "invariants",
             "route",
             "metrics",
         ],
