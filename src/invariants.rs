@@ -5,6 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug};
 
+use crate::decision::RecordOutcome;
+
 /// What is observed of one pipeline at one moment. A part that cannot be seen stays empty and breaks no rule.
 #[derive(Clone, Debug)]
 pub struct Observation<K> {
@@ -36,7 +38,9 @@ pub struct MessageSeen<K> {
 pub enum RowState {
     Processing,
     /// Set aside, with or without all that is needed to finish it.
-    Waiting { complete: bool },
+    Waiting {
+        complete: bool,
+    },
     /// With its effect.
     Applied,
     /// SUCCESS without an effect of its own: ignored, stale, or an effect that cannot be seen.
@@ -70,6 +74,8 @@ pub struct ReceiptSeen<K> {
     pub version: i64,
     pub state: ReceiptState,
     pub delivered: bool,
+    /// It was issued in a state of the store that is lost: the store went back since, and cannot know of it.
+    pub lost: bool,
 }
 
 /// A lane and the records that its log had, as far as the observer knows them.
@@ -106,12 +112,36 @@ pub struct Tally {
     pub in_flight: u64,
 }
 
+impl Tally {
+    /// Of records whose outcomes are all known.
+    pub fn of(consumed: usize, outcomes: impl IntoIterator<Item = RecordOutcome>) -> Self {
+        let mut tally = Self { consumed: consumed as u64, ..Self::default() };
+        for outcome in outcomes {
+            *match outcome {
+                RecordOutcome::Applied => &mut tally.applied,
+                RecordOutcome::Duplicate => &mut tally.duplicate,
+                RecordOutcome::Skipped => &mut tally.skipped,
+                RecordOutcome::Rejected => &mut tally.rejected,
+                RecordOutcome::Parked => &mut tally.parked,
+                RecordOutcome::Conflict => &mut tally.conflict,
+            } += 1;
+        }
+        tally
+    }
+}
+
 /// What happened to a lane's ownership. The assignment is counted by the observer, whatever the row says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TenureSeen {
-    Acquired { lane: usize, assignment: u64 },
+    Acquired {
+        lane: usize,
+        assignment: u64,
+    },
     /// A commit in the database, or of an offset in Kafka, in the name of this assignment.
-    Committed { lane: usize, assignment: u64 },
+    Committed {
+        lane: usize,
+        assignment: u64,
+    },
 }
 
 /// A commit or a call whose answer was lost.
@@ -225,11 +255,15 @@ pub fn one_effect<K: Debug>(messages: &[MessageSeen<K>]) -> Holds {
 /// more than the row; to its readers a terminal state is never followed by a first PROCESSING of the same version, and
 /// a higher version follows only FAILED.
 pub fn one_receipt<K: Ord + Debug>(messages: &[MessageSeen<K>], receipts: &[ReceiptSeen<K>]) -> Holds {
-    let mut terminal: BTreeMap<(&K, i64), (&str, ReceiptState)> = BTreeMap::new();
+    let mut terminal: BTreeMap<(&K, i64), &ReceiptSeen<K>> = BTreeMap::new();
     let mut known: BTreeSet<&str> = BTreeSet::new();
     for receipt in receipts {
-        let ReceiptSeen { id, key, version, state, delivered } = receipt;
+        let ReceiptSeen { id, key, version, state, delivered, .. } = receipt;
         if !known.insert(id) {
+            let first = terminal.get_mut(&(key, *version)).filter(|first| first.id == *id);
+            if let Some(first) = first.filter(|_| !receipt.lost) {
+                *first = receipt;
+            }
             continue;
         }
         let wrong = |what: &str| broken(Invariant::OneReceipt, format!("{key:?} version {version}: {what}"));
@@ -240,11 +274,11 @@ pub fn one_receipt<K: Ord + Debug>(messages: &[MessageSeen<K>], receipts: &[Rece
             }
             ReceiptState::Processing => {}
             ReceiptState::Success | ReceiptState::Failed => {
-                if let Some((other, _)) = terminal.insert((key, *version), (id, *state)) {
-                    return wrong(&format!("two terminal receipts, {other} and {id}"));
+                if let Some(other) = terminal.insert((key, *version), receipt) {
+                    return wrong(&format!("two terminal receipts, {} and {id}", other.id));
                 }
                 let before = terminal.get(&(key, version - 1));
-                if *version > 1 && before.is_some_and(|(_, state)| *state != ReceiptState::Failed) {
+                if *version > 1 && before.is_some_and(|before| before.state != ReceiptState::Failed) {
                     return wrong("a version above one that did not fail");
                 }
             }
@@ -252,7 +286,7 @@ pub fn one_receipt<K: Ord + Debug>(messages: &[MessageSeen<K>], receipts: &[Rece
     }
     for MessageSeen { key, rows, version, told, .. } in messages {
         let Some(row) = rows.first().filter(|_| *told) else { continue };
-        let told = terminal.get(&(key, *version)).map(|(_, state)| *state);
+        let told = terminal.get(&(key, *version)).filter(|told| !told.lost || row.is_final()).map(|told| told.state);
         let due = match row {
             RowState::Applied | RowState::Noted => Some(ReceiptState::Success),
             RowState::Failed => Some(ReceiptState::Failed),
@@ -287,7 +321,9 @@ pub fn offsets_trail_outcomes(lanes: &[LaneSeen]) -> Holds {
 /// I4: a mark that counts stands for a committed row.
 pub fn gate_never_lies<K: Debug>(marks: &[MarkSeen<K>]) -> Holds {
     match marks.iter().find(|mark| !mark.proven) {
-        Some(mark) => broken(Invariant::GateNeverLies, format!("a mark of {:?} counts and nothing proves it", mark.key)),
+        Some(mark) => {
+            broken(Invariant::GateNeverLies, format!("a mark of {:?} counts and nothing proves it", mark.key))
+        }
         None => Ok(()),
     }
 }
@@ -342,7 +378,7 @@ mod tests {
     }
 
     fn receipt(id: &str, version: i64, state: ReceiptState) -> ReceiptSeen<&'static str> {
-        ReceiptSeen { id: id.to_owned(), key: "a", version, state, delivered: true }
+        ReceiptSeen { id: id.to_owned(), key: "a", version, state, delivered: true, lost: false }
     }
 
     #[test]
@@ -380,6 +416,10 @@ mod tests {
         let waiting = [message(vec![RowState::Waiting { complete: true }], 0)];
         assert_eq!(one_receipt(&waiting, &[receipt("p", 1, Processing)]), Ok(()));
         assert!(one_receipt(&waiting, &[receipt("s", 1, Success)]).is_err());
+        let of_a_lost_future = ReceiptSeen { lost: true, ..receipt("s", 1, Success) };
+        assert_eq!(one_receipt(&waiting, std::slice::from_ref(&of_a_lost_future)), Ok(()));
+        assert_eq!(one_receipt(&applied, &[of_a_lost_future.clone(), receipt("s", 1, Success)]), Ok(()));
+        assert!(one_receipt(&waiting, &[of_a_lost_future, receipt("s", 1, Success)]).is_err());
         assert!(one_receipt(&[message(vec![RowState::Waiting { complete: false }], 0)], &[]).is_err());
     }
 

@@ -82,7 +82,9 @@ impl Start {
     pub fn from(&self) -> Option<i64> {
         match self {
             Self::At(from) | Self::ResetForward(from) => Some(*from),
-            Self::StoreWentBack { from, .. } | Self::TopicRecreated { from, .. } | Self::Lost { from, .. } => Some(*from),
+            Self::StoreWentBack { from, .. } | Self::TopicRecreated { from, .. } | Self::Lost { from, .. } => {
+                Some(*from)
+            }
             Self::Refused(_) => None,
         }
     }
@@ -207,6 +209,27 @@ mod tests {
         assert_eq!(decide_start(&emptied), Start::StoreWentBack { from: 5, committed: 50 });
         let quiet = StartFacts { committed: Some((5, "e1")), ..emptied };
         assert_eq!(decide_start(&quiet), Start::At(5));
+    }
+
+    #[test]
+    fn who_passes_over_records_gives_the_store_a_new_epoch_and_a_renewal_is_not_repeated() {
+        let renew = |facts: &StartFacts<'_>| facts.renew(&decide_start(facts));
+        assert!(!renew(&facts()));
+        let back = StartFacts { lane_next: Some(20), ..facts() };
+        assert!(renew(&back));
+        let former = ["e1".to_owned()];
+        assert!(!renew(&StartFacts { store_epoch: "e2", former_epochs: &former, ..back.clone() }));
+        assert!(!renew(&StartFacts { store_epoch: "e3", adopts: true, ..back.clone() }), "the operator has done so");
+        assert!(renew(&StartFacts { committed: Some((80, "")), ..facts() }));
+        assert!(renew(&StartFacts { low: 60, store_epoch: "e2", former_epochs: &former, ..back }));
+    }
+
+    #[test]
+    fn a_start_holds_only_for_a_row_that_did_not_go_back() {
+        assert!(facts().hold(Some(50)) && facts().hold(Some(51)));
+        assert!(!facts().hold(Some(49)) && !facts().hold(None));
+        let new = StartFacts { lane_next: None, ..facts() };
+        assert!(new.hold(None) && new.hold(Some(0)));
     }
 
     #[test]

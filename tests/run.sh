@@ -32,8 +32,9 @@ step "format and lints"
 cargo fmt --check
 cargo clippy --locked --all-targets --features failpoints -- -D warnings
 
-step "unit tests and the quick suite"
+step "unit tests, the models and the quick suite"
 cargo test --locked --lib --bins --examples
+cargo test --locked --test model
 cargo test --locked --test it
 
 step "the crash suite"

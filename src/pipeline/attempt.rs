@@ -11,11 +11,12 @@ use super::apply::Applied;
 use super::batch::{Entry, Item};
 use super::judge::judge;
 use super::marks::valid_marks;
-use super::tenure::Tenure;
 use super::settle::{OPERATOR, Settled, WAITING, settle};
+use super::tenure::Tenure;
 use crate::decision::{ParkWindow, RecordOutcome};
 use crate::failpoint;
 use crate::gate::Mark;
+use crate::invariants::{Tally, all_accounted};
 use crate::message::DigestMatch;
 use crate::store::inbox::{BatchHead, NewRow, Seen, Status};
 use crate::store::lanes::{LaneAdvance, LaneKey};
@@ -156,6 +157,9 @@ impl Attempt<'_> {
         };
         failpoint::at("after-effect").await?;
         let settled = settle(self, &mut tx, &row, &judgements, &outcomes).await?;
+        let outcomes = settled.recorded.iter().map(|recorded| recorded.outcome);
+        debug_assert_eq!(all_accounted(Tally::of(self.items.len(), outcomes)), Ok(()));
+        debug_assert!(settled.marks.iter().all(|mark| mark.offset < self.next_offset), "no mark ahead of the lane");
         let mut window = ParkWindow::from_stored(row.records_seen, &row.recent_parks);
         let paused = match self.pause(&mut window, &settled) {
             Some((at, _)) if at + 1 < self.items.len() => {

@@ -27,7 +27,9 @@ impl Attempt<'_> {
                 Ok(row) => {
                     let trace = Trace { records_seen, next_offset: self.next_offset };
                     let tenure = self.lane.tenure.as_ref();
-                    return Ok(row.zip(tenure).is_some_and(|(row, tenure)| tenure.committed(&row, self.known_next, trace)));
+                    return Ok(row
+                        .zip(tenure)
+                        .is_some_and(|(row, tenure)| tenure.committed(&row, self.known_next, trace)));
                 }
                 Err(error) if error.meaning() == Meaning::Fatal => return Err(error),
                 Err(_) => tokio::time::sleep(wait).await,

@@ -57,8 +57,8 @@ mod tests {
     use crate::debezium::event::{ChangeEvent, Fault, Shape};
     use crate::debezium::value::Value;
     use crate::message::{Digest, MessageId};
-    use crate::pipeline::tenure::Tenure;
     use crate::pipeline::batch::Faulty;
+    use crate::pipeline::tenure::Tenure;
     use crate::record::{Record, RecordPosition};
     use crate::store::lanes::LaneKey;
 

@@ -108,7 +108,9 @@ impl Tx {
             return Err(StoreError::Unexpected("the store went back while its epoch was to be renewed".to_owned()));
         }
         // An epoch that adopts the offsets of others hands that on: other lanes may still have some.
-        if expected.is_some() && self.meta(ADOPTING_EPOCH).await?.is_some_and(|adopting| Some(&adopting) == old.as_ref()) {
+        if expected.is_some()
+            && self.meta(ADOPTING_EPOCH).await?.is_some_and(|adopting| Some(&adopting) == old.as_ref())
+        {
             self.set_meta(ADOPTING_EPOCH, epoch).await?;
         }
         let former = old.into_iter().chain(former.split(',').filter(|e| !e.is_empty()).map(str::to_owned)).take(500);

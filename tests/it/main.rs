@@ -13,6 +13,7 @@ mod constraints;
 mod daemon;
 mod database;
 mod edges;
+mod epochs;
 mod equivalence;
 mod fence;
 mod field_shapes;

@@ -29,7 +29,7 @@ where
     let mut failures = properties.iter().filter(|property| is_always(property)).map(|property| property.name);
     let stop = HasDiscoveries::AnyOf(failures.by_ref().collect());
     let reachable: BTreeSet<&str> = properties.iter().filter(|p| !is_always(p)).map(|p| p.name).collect();
-    let checker = model.clone().checker().finish_when(stop).target_state_count(std::env::var("LIM").map_or(usize::MAX, |x| x.parse().unwrap())).spawn_bfs().join();
+    let checker = model.clone().checker().finish_when(stop).spawn_bfs().join();
     let (states, depth, seconds) = (checker.unique_state_count(), checker.max_depth(), began.elapsed().as_secs_f64());
     println!("{name}: {states} states, {depth} steps deep, {seconds:.1} s");
     let mut reached = BTreeSet::new();

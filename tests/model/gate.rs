@@ -8,9 +8,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use countersign::invariants::{
-    Doubt, Invariant, LaneSeen, MarkSeen, MessageSeen, Observation, RowState, Violation,
-};
+use countersign::invariants::{Doubt, Invariant, LaneSeen, MarkSeen, MessageSeen, Observation, RowState, Violation};
 use countersign::pipeline::tenure::Tenure;
 use countersign::store::lanes::LaneRow;
 use stateright::{Model, Property};
@@ -157,8 +155,7 @@ pub struct Worker {
     pub doubt: Option<(bool, bool)>,
 }
 
-pub const DOWN: Worker =
-    Worker { phase: Phase::Down, pos: 0, known_next: 0, progress: None, sent: -1, doubt: None };
+pub const DOWN: Worker = Worker { phase: Phase::Down, pos: 0, known_next: 0, progress: None, sent: -1, doubt: None };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LaneState {
@@ -197,7 +194,15 @@ pub struct State {
 impl Gate {
     pub fn new(logs: &[&[Told]], faults: &'static [Fault], budget: u8) -> Self {
         let logs: Vec<Vec<Told>> = logs.iter().map(|log| log.to_vec()).collect();
-        Self { records: Arc::new(Records::new(&logs)), logs, faults, budget, has_gate: true, known_lanes: false, mutation: Mutation::None }
+        Self {
+            records: Arc::new(Records::new(&logs)),
+            logs,
+            faults,
+            budget,
+            has_gate: true,
+            known_lanes: false,
+            mutation: Mutation::None,
+        }
     }
 
     pub fn without(&self, mutation: Mutation) -> Self {

@@ -20,7 +20,10 @@ pub enum Action {
     Work(usize),
     Commit(usize),
     /// The connection is cut at the commit; `happened` tells whether the server did it.
-    CommitCut { lane: usize, happened: bool },
+    CommitCut {
+        lane: usize,
+        happened: bool,
+    },
     LookUp(usize),
     Confirm(usize),
     /// A record of some kind comes to a quiet lane, whose fence fails; or the log's start has overtaken it.
@@ -32,7 +35,10 @@ pub enum Action {
     RedisForgets,
     RedisComesBackOld,
     LogLosesItsStart(usize),
-    OperatorResets { lane: usize, to: i8 },
+    OperatorResets {
+        lane: usize,
+        to: i8,
+    },
     /// `migrate --restored`
     OperatorSaysRestored,
 }
@@ -262,7 +268,12 @@ impl Gate {
 
     fn look(&self, state: &mut State, lane: usize) {
         let of = state.lanes[lane];
-        let former: Vec<String> = EPOCHS.iter().enumerate().filter(|(at, _)| state.db.former & (1 << at) != 0).map(|(_, name)| (*name).to_owned()).collect();
+        let former: Vec<String> = EPOCHS
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| state.db.former & (1 << at) != 0)
+            .map(|(_, name)| (*name).to_owned())
+            .collect();
         let lane_next = state.db.lanes[lane].map(|row| row.next);
         let facts = StartFacts {
             committed: of.committed.map(|(offset, epoch)| (i64::from(offset), EPOCHS[usize::from(epoch)])),
@@ -291,7 +302,8 @@ impl Gate {
             _ => {}
         }
         let by_operator = of.committed.is_some_and(|(_, epoch)| epoch == 0);
-        let passes = matches!(start, Start::ResetForward(_) | Start::Lost { .. }) || (by_operator && lane_next.is_none());
+        let passes =
+            matches!(start, Start::ResetForward(_) | Start::Lost { .. }) || (by_operator && lane_next.is_none());
         // What an operator did not ask for is no excuse.
         let passes = passes && !self.is(Mutation::CommitWithoutEpoch);
         let adopts = facts.adopts;
@@ -381,7 +393,8 @@ impl Gate {
                 None => Found::First,
             };
             if self.is(Mutation::ConfirmBeforeCommit) && found == Found::First {
-                let mark = ShortMark { epoch: store_epoch, content: told.content, lane: lane as u8, offset: worker.pos };
+                let mark =
+                    ShortMark { epoch: store_epoch, content: told.content, lane: lane as u8, offset: worker.pos };
                 set(state, told.key, Held::Mark(mark));
             }
             Work { mark, found, by_mark: false, row: Some(row), store_epoch, seen }
@@ -434,12 +447,7 @@ impl Gate {
         let key = self.logs[lane][state.lanes[lane].worker.pos as usize].key;
         let known = work.row.filter(|row| usize::from(row.lane) == lane && work.found != Found::Conflict);
         if let Some(row) = known {
-            let mark = ShortMark {
-                epoch: work.store_epoch,
-                content: row.content,
-                lane: row.lane,
-                offset: row.offset,
-            };
+            let mark = ShortMark { epoch: work.store_epoch, content: row.content, lane: row.lane, offset: row.offset };
             set(state, key, Held::Mark(mark));
         }
     }

@@ -11,7 +11,7 @@ fn shared_message() -> Gate {
 
 /// The same, with a database that goes back.
 fn shared_and_restored() -> Gate {
-    Gate::new(&[&[A], &[A]], &[Fault::LostAnswer, Fault::Redis, Fault::Restore], 2)
+    Gate::new(&[&[A], &[A]], &[Fault::Redis, Fault::Restore], 2)
 }
 
 /// Two contents under one id, on two lanes.
@@ -23,12 +23,19 @@ fn two_contents() -> Gate {
 fn copy_behind() -> Gate {
     let faults = &[
         Fault::Crash,
+        Fault::LostAnswer,
         Fault::Redis,
         Fault::Restore,
         Fault::LateBackup,
         Fault::Retention,
         Fault::Reset,
     ];
+    Gate { known_lanes: true, ..Gate::new(&[&[A, B, A]], faults, 2) }
+}
+
+/// The same, whose log loses its start while the database goes back and back again.
+fn lost_start() -> Gate {
+    let faults = &[Fault::Crash, Fault::Restore, Fault::Retention];
     Gate { known_lanes: true, ..Gate::new(&[&[A, B, A]], faults, 3) }
 }
 
@@ -55,6 +62,7 @@ fn two_contents_under_one_id_are_told_apart() {
 #[test]
 fn a_copy_behind_a_lost_start_is_applied_after_a_restore() {
     holds("gate, a copy behind", copy_behind());
+    holds("gate, a lost start", lost_start());
 }
 
 #[test]
@@ -75,21 +83,26 @@ fn each_rule_of_the_gate_and_the_inbox_is_needed() {
         (M::MarkOfAnyLane, copy_on_another_lane(), offsets),
         (M::MarkWithoutDigest, Gate::new(&[&[A, A_OTHER]], &[Fault::Crash], 1), gate),
         (M::ClaimIsProof, shared_message(), offsets),
-        (M::ConfirmBeforeCommit, copy_behind(), gate),
+        (M::ConfirmBeforeCommit, Gate { budget: 3, ..copy_behind() }, gate),
         (M::OneStatement, shared_message(), effect),
         (M::OwnTokenNotCompared, shared_message(), effect),
         (M::CommitWithoutEpoch, twice_back(), offsets),
         (M::ForgetsOwnCommits, copy_behind(), offsets),
-        (M::LostKeepsEpoch, copy_behind(), offsets),
-        (M::StartNotHeld, twice_back(), offsets),
+        (M::LostKeepsEpoch, lost_start(), offsets),
+        (M::StartNotHeld, crashed_and_back(), offsets),
         (M::AdoptionEnds, twice_back(), SAID_ONCE),
-        (M::RenewalGuessed, copy_behind(), gate),
+        (M::RenewalGuessed, lost_start(), gate),
         (M::QuietLaneNeverLooks, twice_back(), COMPLETE),
         (M::CutIsDone, shared_message(), unknown),
         (M::CutIsFailed, shared_message(), unknown),
     ] {
         breaks(&format!("{mutation:?}"), model.without(mutation), rule);
     }
+}
+
+/// A restart into a restore.
+fn crashed_and_back() -> Gate {
+    Gate { has_gate: false, ..Gate::new(&[&[A, B]], &[Fault::Restore, Fault::Crash], 2) }
 }
 
 /// Two lanes, the second with a copy of what the first one's lost future had.

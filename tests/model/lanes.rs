@@ -139,7 +139,9 @@ enum Action {
     Commit(usize),
     /// The connection breaks at the commit, the server is still at it.
     CommitCut(usize),
-    ServerEnds { happened: bool },
+    ServerEnds {
+        happened: bool,
+    },
     /// The connection breaks before the commit.
     Cut(usize),
     LookUp(usize),
@@ -360,7 +362,8 @@ impl Lanes {
                     .collect();
             }
             Invariant::Fenced => {
-                let committed = state.last_commit.map(|tenure| TenureSeen::Committed { lane: 0, assignment: u64::from(tenure) });
+                let committed =
+                    state.last_commit.map(|tenure| TenureSeen::Committed { lane: 0, assignment: u64::from(tenure) });
                 seen.tenures = vec![TenureSeen::Acquired { lane: 0, assignment: u64::from(state.owner) }];
                 seen.tenures.extend(committed);
                 // What Kafka is told, by its own assignment.
@@ -564,7 +567,11 @@ impl Task {
 
 impl fmt::Debug for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "assigned {:?} committed {:?} row {:?} lock {:?} ", self.assigned, self.committed, self.row, self.lock)?;
+        write!(
+            f,
+            "assigned {:?} committed {:?} row {:?} lock {:?} ",
+            self.assigned, self.committed, self.row, self.lock
+        )?;
         write!(f, "inbox {:?} effects {:?} tasks {:?}", self.inbox, self.effects, self.tasks)
     }
 }

@@ -13,4 +13,5 @@ mod gate_actions;
 mod gate_tests;
 mod lanes;
 mod outbox;
+mod pure;
 mod records;

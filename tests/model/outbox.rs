@@ -80,7 +80,11 @@ enum Sweeper {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Round {
     Idle,
-    Read(Vec<(u8, Receipt)>),
+    /// `lost`: the store went back since.
+    Read {
+        round: Vec<(u8, Receipt)>,
+        lost: bool,
+    },
     Acknowledged(Vec<(u8, Receipt)>),
 }
 
@@ -103,8 +107,8 @@ struct State {
     lane_tx: Option<Tx>,
     sweepers: [Sweeper; 2],
     relays: [Round; 2],
-    /// First appearances, in order: readers drop repeats.
-    topic: Vec<Receipt>,
+    /// First appearances, in order: readers drop repeats. Each with whether it is of a state of the store that is lost.
+    topic: Vec<(Receipt, bool)>,
     budget: u8,
 }
 
@@ -115,10 +119,16 @@ enum Action {
     LaneCommits,
     SweeperLooks(usize),
     /// Takes the row, applies the effect; or finds once more that it has to wait.
-    SweeperTakes { process: usize, waits: bool },
+    SweeperTakes {
+        process: usize,
+        waits: bool,
+    },
     SweeperCommits(usize),
     /// No answer; the row tells at the next look.
-    SweeperCut { process: usize, happened: bool },
+    SweeperCut {
+        process: usize,
+        happened: bool,
+    },
     RelayReads,
     Produces(usize),
     /// The broker has it, and the answer is lost.
@@ -228,9 +238,12 @@ impl Outbox {
         seen.messages = (0..KEYS).map(message).collect();
         if rule == Invariant::OneReceipt {
             let pending = self.pending(&state.db);
-            let delivered = state.topic.iter().map(|receipt| (receipt, true));
-            let pending = pending.iter().map(|(_, receipt)| (receipt, false));
-            seen.receipts = delivered.chain(pending).map(|(receipt, delivered)| long_receipt(*receipt, delivered)).collect();
+            let delivered = state.topic.iter().map(|(receipt, lost)| ReceiptSeen {
+                delivered: true,
+                lost: *lost,
+                ..long_receipt(*receipt)
+            });
+            seen.receipts = delivered.chain(pending.iter().map(|(_, receipt)| long_receipt(*receipt))).collect();
         }
         seen
     }
@@ -246,12 +259,12 @@ impl Outbox {
 }
 
 /// A receipt as a reader knows it, with the crate's own id.
-fn long_receipt(receipt: Receipt, delivered: bool) -> ReceiptSeen<&'static str> {
+fn long_receipt(receipt: Receipt) -> ReceiptSeen<&'static str> {
     let Receipt { key, processing, nonce } = receipt;
     let kind = if processing { ReceiptKind::Processing { version: 1 } } else { ReceiptKind::Terminal { version: 1 } };
     let id = receipt_id(&[IDS[key].as_bytes(), &vec![b'+'; usize::from(nonce)]].concat(), kind);
     let state = if processing { ReceiptState::Processing } else { ReceiptState::Success };
-    ReceiptSeen { id, key: IDS[key], version: 1, state, delivered }
+    ReceiptSeen { id, key: IDS[key], version: 1, state, delivered: false, lost: false }
 }
 
 impl Model for Outbox {
@@ -303,7 +316,7 @@ impl Model for Outbox {
             match &state.relays[process] {
                 Round::Idle if process == 0 && !self.round(&state.db).is_empty() => actions.push(Action::RelayReads),
                 Round::Idle => {}
-                Round::Read(round) => {
+                Round::Read { round, .. } => {
                     actions.push(Action::Produces(process));
                     if fault {
                         actions.push(Action::AnswerLost(process));
@@ -368,21 +381,22 @@ impl Model for Outbox {
                 if self.is(Mutation::MarkBeforeProduce) {
                     self.mark(&mut state.db, &round);
                 }
-                state.relays[0] = Round::Read(round);
+                state.relays[0] = Round::Read { round, lost: false };
             }
             Action::Produces(process) | Action::AnswerLost(process) | Action::FirstRefused(process) => {
-                let Round::Read(mut round) = state.relays[process].clone() else { return None };
+                let Round::Read { mut round, lost } = state.relays[process].clone() else { return None };
                 if matches!(action, Action::FirstRefused(_)) {
                     round.remove(0);
                 }
                 for (_, receipt) in &round {
-                    if !state.topic.contains(receipt) {
-                        state.topic.push(*receipt);
+                    match state.topic.iter_mut().find(|(known, _)| known == receipt) {
+                        Some((_, was_lost)) => *was_lost &= lost,
+                        None => state.topic.push((*receipt, lost)),
                     }
                 }
                 state.budget -= u8::from(!matches!(action, Action::Produces(_)));
-                let lost = matches!(action, Action::AnswerLost(_)) || self.is(Mutation::MarkBeforeProduce);
-                state.relays[process] = if lost { Round::Idle } else { Round::Acknowledged(round) };
+                let silent = matches!(action, Action::AnswerLost(_)) || self.is(Mutation::MarkBeforeProduce);
+                state.relays[process] = if silent { Round::Idle } else { Round::Acknowledged(round) };
             }
             Action::Marks(process) => {
                 let Round::Acknowledged(round) = state.relays[process].clone() else { return None };
@@ -410,6 +424,14 @@ impl Model for Outbox {
             Action::Restore => {
                 state.budget -= 1;
                 state.db = Self::first_db();
+                for (_, lost) in &mut state.topic {
+                    *lost = true;
+                }
+                for relay in &mut state.relays {
+                    if let Round::Read { lost, .. } = relay {
+                        *lost = true;
+                    }
+                }
                 state.lane_tx = None;
                 state.lane_pos = 0;
                 for sweeper in &mut state.sweepers {

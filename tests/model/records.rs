@@ -88,8 +88,32 @@ impl Records {
     /// What a record is, by the crate's rule, once the inbox has answered with this row.
     pub fn judge(&self, (lane, offset): (usize, usize), row: Option<ShortRow>) -> Option<Found> {
         let items = &self.lanes[lane].1[offset..=offset];
-        let Entry::Message { key, message } = &items[0].entry else { unreachable!("all are messages") };
-        let seen = row.map(|row| Seen {
+        let seen = row.map(|row| self.seen(&items[0], row)).into_iter().collect();
+        let judged = judge(items, &[true], &HashMap::new(), seen, 1).ok()?;
+        judged.first().map(found)
+    }
+
+    /// The same for a whole log as one batch: rows that the inbox has, and new ones for the rest.
+    pub fn judge_all(&self, lane: usize, rows: [Option<ShortRow>; KEYS]) -> Vec<Found> {
+        let items = &self.lanes[lane].1;
+        let mut seen: Vec<Seen> = Vec::new();
+        for (offset, item) in items.iter().enumerate() {
+            let Entry::Message { key, message } = &item.entry else { unreachable!("all are messages") };
+            if seen.iter().any(|row| row.key == *key) {
+                continue;
+            }
+            let at = IDS.iter().position(|id| *id == message.id.as_str()).unwrap();
+            let content = message.digest.as_str().trim_start_matches("1:").parse().unwrap();
+            let own = ShortRow { content, own: true, lane: lane as u8, offset: offset as i8 };
+            seen.push(self.seen(item, rows[at].unwrap_or(own)));
+        }
+        let judged = judge(items, &[true], &HashMap::new(), seen, 1).unwrap();
+        judged.iter().map(found).collect()
+    }
+
+    fn seen(&self, item: &Item, row: ShortRow) -> Seen {
+        let Entry::Message { key, message } = &item.entry else { unreachable!("all are messages") };
+        Seen {
             key: key.clone(),
             message_id: Some(message.id.as_str().to_owned()),
             status: Status::Success,
@@ -99,16 +123,17 @@ impl Records {
             partition: i64::from(row.lane),
             offset: i64::from(row.offset),
             received_ms: 0,
-        });
-        let judged = judge(items, &[true], &HashMap::new(), seen.into_iter().collect(), 1).ok()?;
-        Some(match judged.first()? {
-            Judgement::First { .. } => Found::First,
-            Judgement::Duplicate { .. } => Found::Duplicate,
-            Judgement::Conflict(_) => Found::Conflict,
-            other => unreachable!("{other:?}"),
-        })
+        }
     }
+}
 
+fn found(judgement: &Judgement<'_>) -> Found {
+    match judgement {
+        Judgement::First { .. } => Found::First,
+        Judgement::Duplicate { .. } => Found::Duplicate,
+        Judgement::Conflict(_) => Found::Conflict,
+        other => unreachable!("{other:?}"),
+    }
 }
 
 fn long_mark(key: &[u8], mark: ShortMark) -> Mark {
