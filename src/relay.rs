@@ -187,7 +187,9 @@ impl Relay {
         if delivered.len() < receipts.len() {
             warn!(?lane, waiting = receipts.len() - delivered.len(), "receipts were not delivered yet");
         }
-        self.store.delivered(&delivered).await?;
+        let gone: BTreeSet<i64> = delivered.iter().copied().collect();
+        let gone: Vec<&PendingReceipt> = receipts.iter().filter(|receipt| gone.contains(&receipt.id)).collect();
+        self.store.delivered(&gone).await?;
         failpoint::at("after-mark").await?;
         self.observe(&receipts, delivered.len());
         Ok(if delivered.len() == ROUND { Round::More } else { Round::Done })

@@ -20,6 +20,7 @@ pub struct NewReceipt {
 #[derive(Clone, Debug, PartialEq)]
 pub struct PendingReceipt {
     pub id: i64,
+    pub receipt_id: String,
     pub receipt_key: String,
     pub receipt: String,
     pub created_at: String,
@@ -104,7 +105,7 @@ impl Store {
         let (condition, mut binds) = lane_condition(dialect, pipeline, lane, 1);
         binds.insert(0, Bind::text(lease));
         let sql = format!(
-            "SELECT id, receipt_key, receipt, {}, (SELECT value FROM countersign_meta WHERE name = {}), {} \
+            "SELECT id, receipt_key, receipt, {}, receipt_id, (SELECT value FROM countersign_meta WHERE name = {}), {} \
              FROM countersign_outbox WHERE {condition} ORDER BY id LIMIT {limit}",
             time_text(dialect, "created_at"),
             dialect.placeholder(0),
@@ -112,7 +113,7 @@ impl Store {
         );
         let rows = self.read(&sql, binds).await?;
         let lease = match rows.last() {
-            Some(row) => left(&row.opt_text(4)?.unwrap_or_default(), &row.text(5)?, owner)?,
+            Some(row) => left(&row.opt_text(5)?.unwrap_or_default(), &row.text(6)?, owner)?,
             None => None,
         };
         let receipt = |row: &StoreRow| {
@@ -121,6 +122,7 @@ impl Store {
                 receipt_key: row.text(1)?,
                 receipt: row.text(2)?,
                 created_at: row.text(3)?,
+                receipt_id: row.text(4)?,
             })
         };
         Ok(Pending { receipts: rows.iter().map(receipt).collect::<Result<_, StoreError>>()?, lease })
@@ -144,19 +146,28 @@ impl Store {
         rows.iter().map(lane).collect()
     }
 
-    /// Removes receipts that the broker has acknowledged.
-    pub async fn delivered(&self, ids: &[i64]) -> Result<(), StoreError> {
+    /// Removes receipts that the broker has acknowledged. Not by their numbers alone: a store that went back meanwhile
+    /// gives the same numbers to others.
+    pub async fn delivered(&self, receipts: &[&PendingReceipt]) -> Result<(), StoreError> {
         let dialect = self.dialect();
-        for chunk in ids.chunks(dialect.max_binds() / 2) {
+        for chunk in receipts.chunks(dialect.max_binds() / 4) {
+            let numbers = chunk.iter().map(|receipt| receipt.id);
+            let ids = chunk.iter().map(|receipt| receipt.receipt_id.as_str());
             let (sql, binds) = match dialect {
                 Dialect::Postgres => (
-                    "DELETE FROM countersign_outbox WHERE id = ANY($1)".to_owned(),
-                    vec![Bind::Ints(chunk.iter().map(|id| Some(*id)).collect())],
+                    "DELETE FROM countersign_outbox WHERE id = ANY($1) AND receipt_id = ANY($2)".to_owned(),
+                    vec![
+                        Bind::Ints(numbers.map(Some).collect()),
+                        Bind::Texts(ids.map(|id| Some(id.to_owned())).collect()),
+                    ],
                 ),
-                Dialect::MySql | Dialect::Sqlite => (
-                    format!("DELETE FROM countersign_outbox WHERE id IN {}", dialect.value_rows(1, chunk.len())),
-                    chunk.iter().map(|id| Bind::Int(*id)).collect(),
-                ),
+                Dialect::MySql | Dialect::Sqlite => {
+                    let list = dialect.value_rows(1, chunk.len());
+                    (
+                        format!("DELETE FROM countersign_outbox WHERE id IN {list} AND receipt_id IN {list}"),
+                        numbers.map(Bind::Int).chain(ids.map(Bind::text)).collect(),
+                    )
+                }
             };
             self.write(&sql, binds).await?;
         }

@@ -217,6 +217,24 @@ fn a_flight_begins_only_with_a_lease_that_outlasts_it() {
 }
 
 #[test]
+fn a_receipt_that_got_a_number_in_flight_from_a_restored_sequence_stays() {
+    everywhere(|world| async move {
+        let store = &world.db.store;
+        enqueue(&world, None, &names(0..2)).await;
+        let flown = store.pending_receipts(&world.name, None, ("lease", "a"), 10).await.unwrap().receipts;
+        assert_eq!(flown.len(), 2);
+        // The store goes back while they fly, and another receipt gets the number of the second one.
+        let number = flown[1].id;
+        world.db.run(&format!("UPDATE countersign_outbox SET receipt_id = 'other' WHERE id = {number}")).await;
+        store.delivered(&flown.iter().collect::<Vec<_>>()).await.unwrap();
+        let left = store.pending_receipts(&world.name, None, ("lease", "a"), 10).await.unwrap().receipts;
+        assert_eq!(left.iter().map(|receipt| &*receipt.receipt_id).collect::<Vec<_>>(), ["other"]);
+        store.delivered(&left.iter().collect::<Vec<_>>()).await.unwrap();
+        assert_eq!(world.db.count("FROM countersign_outbox").await, 0);
+    });
+}
+
+#[test]
 fn receipts_of_lanes_that_nobody_has_go_out_and_their_leases_are_given_back() {
     everywhere(|world| async move {
         let broker = Broker::new(&world);
