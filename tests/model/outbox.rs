@@ -53,7 +53,7 @@ struct Receipt {
     nonce: u8,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Inbox {
     Nothing,
     Processing,
@@ -62,7 +62,7 @@ enum Inbox {
 }
 
 /// An open transaction: the number of its receipt is given out already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Tx {
     number: u8,
     /// None for a duplicate, which writes nothing.
@@ -70,7 +70,7 @@ struct Tx {
     receipt: Option<Receipt>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Sweeper {
     Idle,
     Saw { attempt: u8 },
@@ -327,13 +327,17 @@ impl Model for Outbox {
                 }
                 Round::Acknowledged(_) => actions.push(Action::Marks(process)),
             }
-            let working = state.sweepers[process] != Sweeper::Idle || state.relays[process] != Round::Idle;
+            // A sweeper that dies is one whose commit is cut and did not happen.
+            let working = state.relays[process] != Round::Idle;
             if fault && (working || (process == 0 && state.lane_pos > 0)) {
                 actions.push(Action::Crash(process));
             }
         }
-        if fault {
+        // With nothing under way a new owner begins as after a crash.
+        if fault && (state.relays[0] != Round::Idle || state.lane_tx.is_some()) {
             actions.push(Action::Rebalance);
+        }
+        if fault && state.db != Self::first_db() {
             actions.push(Action::Restore);
         }
     }
@@ -407,13 +411,11 @@ impl Model for Outbox {
                 state.budget -= 1;
                 // The former owner's lane is fenced off, its relay goes on with the round that it is in.
                 state.relays.swap(0, 1);
-                state.sweepers.swap(0, 1);
                 state.lane_tx = None;
                 state.lane_pos = 0;
             }
             Action::Crash(process) => {
                 state.budget -= 1;
-                state.sweepers[process] = Sweeper::Idle;
                 state.relays[process] = Round::Idle;
                 if process == 0 {
                     state.lane_tx = None;
@@ -441,6 +443,8 @@ impl Model for Outbox {
                 }
             }
         }
+        // Which sweeper is which makes no difference.
+        next.sweepers.sort_unstable();
         (next != *last).then_some(next)
     }
 
