@@ -129,6 +129,13 @@ fn story(entry: InboxEntry, dead_letters: Vec<DeadLetter>, conflicts: &HashMap<i
         }
         event
     }));
+    events.extend(dead_letters.iter().filter(|letter| letter.decided_by.is_some()).map(|letter| {
+        let event = if letter.status == "open" { "redriven in vain" } else { letter.status.as_str() };
+        json!({
+            "at": letter.updated_at, "event": event, "deadLetter": letter.id, "by": letter.decided_by,
+            "why": letter.decided_why, "reason": (letter.status == "open").then_some(&letter.reason),
+        })
+    }));
     events.sort_by_key(|event| event["at"].as_str().unwrap_or_default().to_owned());
     Story {
         message_id: entry.message_id.unwrap_or_default(),

@@ -41,6 +41,8 @@ pub struct Metrics {
     /// First sighting to redelivery.
     pub redelivery_distance: HistogramVec,
     pub inbox_oldest: GaugeVec,
+    /// Rows that retention took out, by table.
+    pub purged: IntCounterVec,
     pub lane_paused: IntGaugeVec,
     pub dead_letters_open: IntGaugeVec,
     /// Topics made anew, stores that went back, lost ranges.
@@ -136,6 +138,7 @@ impl Metrics {
                 DISTANCE,
             ),
             inbox_oldest: gauge_f(&registry, "inbox_oldest_seconds", "Age of the oldest inbox row.", &["pipeline"]),
+            purged: counter(&registry, "purged_rows_total", "Rows that retention took out.", &["pipeline", "table"]),
             lane_paused: gauge(
                 &registry,
                 "lane_paused",

@@ -90,6 +90,10 @@ pub mod code {
     /// The database refuses the data of a message that is parked for it.
     pub const DATA_REFUSED: &str = "data_refused";
     pub const WAITING: &str = "WAITING";
+    /// A redriven record whose message was there already; no receipt has it.
+    pub const DUPLICATE: &str = "duplicate";
+    /// Older than what the inbox remembers, and not to be proved new.
+    pub const OUTSIDE_WINDOW: &str = "outside_window";
     /// Set aside as often as allowed, and still not possible.
     pub const RETRIES: &str = "RETRIES";
     pub const SKIPPED_BY_OPERATOR: &str = "SKIPPED_BY_OPERATOR";

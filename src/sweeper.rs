@@ -13,15 +13,15 @@ use tracing::{debug, warn};
 use crate::decision::{Outcome, Refusal, RefusalKind};
 use crate::effect::Delivery;
 use crate::pipeline::Shared;
+use crate::pipeline::alone::apply_alone;
+use crate::pipeline::apply::is_retry;
 use crate::pipeline::batch::{Entry, Item, Reader};
-use crate::pipeline::blame::blame;
 use crate::pipeline::intake::{self, Hindrance};
 use crate::pipeline::settle::settle_alone;
-use crate::receipt::code;
 use crate::record_line;
 use crate::registry::Registry;
+use crate::store::StoreError;
 use crate::store::inbox_entries::Waiting;
-use crate::store::{Meaning, StoreError};
 
 pub struct Sweeper {
     pub shared: Arc<Shared>,
@@ -29,10 +29,9 @@ pub struct Sweeper {
 
 const LOOK: Duration = Duration::from_millis(500);
 const ROUND: i64 = 100;
-const SAVEPOINT: &str = "countersign_waiting";
 
 /// Why a message was not tried, or not to an end.
-enum Untried {
+pub enum Untried {
     Unread(Hindrance),
     Failed(StoreError),
 }
@@ -47,7 +46,7 @@ impl Sweeper {
     pub async fn run(self, stop: CancellationToken) {
         while !stop.is_cancelled() {
             let more = match self.round().await {
-                Ok(count) => count == ROUND as usize,
+                Ok(more) => more,
                 Err(error) => {
                     debug!(%error, "messages set aside wait on");
                     false
@@ -62,16 +61,21 @@ impl Sweeper {
         }
     }
 
-    /// Tries every message whose time has come; the answer is how many there were.
-    pub async fn round(&self) -> Result<usize, StoreError> {
-        let due =
-            self.shared.store.due_waiting(&self.shared.pipeline, self.shared.by_key.contains(&true), ROUND).await?;
+    /// Tries every message whose time has come; true if more of them may be due at once.
+    pub async fn round(&self) -> Result<bool, StoreError> {
+        let queues = self.shared.by_key.contains(&true);
+        let due = self.shared.store.due_waiting(&self.shared.pipeline, queues, ROUND).await?;
+        let mut more = due.len() == ROUND as usize;
         let mut reader = Reader::new(Arc::clone(&self.shared.reader));
         let mut registry = self.shared.registry.as_ref();
         let mut down = false;
         for waiting in &due {
             match self.try_once(&mut reader, registry, waiting).await {
-                Ok(()) => continue,
+                Ok(outcome) => {
+                    // Whoever stands behind it in the queue of its key comes next.
+                    more |= queues && outcome.is_some_and(|outcome| !is_retry(&outcome));
+                    continue;
+                }
                 // What was asked for it would be asked for the others too: not in this round.
                 Err(Untried::Unread(hindrance @ Hindrance::Outage { .. })) => {
                     (registry, down) = (None, true);
@@ -90,15 +94,16 @@ impl Sweeper {
         if !due.is_empty() {
             self.shared.receipts.notify_one();
         }
-        Ok(due.len())
+        Ok(more)
     }
 
-    async fn try_once(
+    /// Tries a message now; None if another one has it.
+    pub async fn try_once(
         &self,
         reader: &mut Reader,
         registry: Option<&Registry>,
         waiting: &Waiting,
-    ) -> Result<(), Untried> {
+    ) -> Result<Option<Outcome>, Untried> {
         let item = item(reader, registry, waiting).await?;
         let unexpected = |what: &str| StoreError::Unexpected(what.to_owned());
         let Entry::Message { key, message } = &item.entry else {
@@ -111,44 +116,29 @@ impl Sweeper {
         let token = rand::rng().random::<i64>();
         if !tx.take_waiting(waiting, token).await? {
             tx.rollback().await;
-            return Ok(());
+            return Ok(None);
         }
-        tx.savepoint(SAVEPOINT).await?;
         let delivery = Delivery { message, record: &item.record };
-        let effect = &self.shared.effects[message.route];
-        let mut outcome = match effect.apply(&mut tx, &delivery).await {
+        let outcome = match apply_alone(&self.shared, &mut tx, &delivery).await {
             Ok(outcome) => outcome,
-            Err(error) if matches!(error.meaning(), Meaning::Transient | Meaning::Fatal) => {
-                effect.forget();
+            Err(error) => {
                 tx.rollback().await;
                 return Err(error.into());
             }
-            Err(error) => Outcome::Refused(Refusal {
-                kind: RefusalKind::Park,
-                code: code::DATA_REFUSED.to_owned(),
-                reason: error.for_people(),
-                clean: false,
-            }),
         };
         let attempts = waiting.attempts + 1;
-        if matches!(outcome, Outcome::Refused(_)) {
-            tx.rollback_to(SAVEPOINT).await?;
-            blame(&**effect, &mut tx, &delivery, &mut outcome).await?;
-        } else if let Err(error) = tx.check_deferred().await {
-            outcome = effect.violated(&error).ok_or(error)?;
-            tx.rollback_to(SAVEPOINT).await?;
-        } else {
-            tx.release_savepoint(SAVEPOINT).await?;
-        }
         let outcome = self.bounded(outcome, attempts);
         settle_alone(&self.shared, &mut tx, &item, &outcome, (attempts, &waiting.received_at)).await?;
         match tx.commit().await {
             // Unknown: the row tells at the next look, for it is either still waiting or finished.
             Err(error @ StoreError::CommitUnknown(_)) => {
                 warn!(%error, "a message set aside is looked at again");
-                Ok(())
+                Ok(None)
             }
-            other => Ok(other?),
+            other => {
+                other?;
+                Ok(Some(outcome))
+            }
         }
     }
 

@@ -1,3 +1,9 @@
 -- Version 2. The queue of a message that waits: a hash of its record's key, with order = "key".
 
 ALTER TABLE countersign_inbox ADD COLUMN order_key varbinary(32) NULL;
+
+-- What an operator decided about a dead letter; the bytes that came stay beside an edited value.
+ALTER TABLE countersign_dead_letters ADD COLUMN edited_value LONGBLOB NULL;
+ALTER TABLE countersign_dead_letters ADD COLUMN decided_by TEXT NULL;
+ALTER TABLE countersign_dead_letters ADD COLUMN decided_why TEXT NULL;
+CREATE INDEX countersign_reconcile_diffs_batch ON countersign_reconcile_diffs (batch_id);

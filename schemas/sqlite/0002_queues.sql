@@ -2,3 +2,9 @@
 
 ALTER TABLE countersign_inbox ADD COLUMN order_key BLOB;
 CREATE INDEX countersign_inbox_queue ON countersign_inbox (order_key, kafka_offset) WHERE order_key IS NOT NULL AND status = 'WAITING';
+
+-- What an operator decided about a dead letter; the bytes that came stay beside an edited value.
+ALTER TABLE countersign_dead_letters ADD COLUMN edited_value BLOB NULL;
+ALTER TABLE countersign_dead_letters ADD COLUMN decided_by TEXT NULL;
+ALTER TABLE countersign_dead_letters ADD COLUMN decided_why TEXT NULL;
+CREATE INDEX countersign_reconcile_diffs_batch ON countersign_reconcile_diffs (batch_id);

@@ -22,7 +22,8 @@ use crate::lookup::Lookup;
 use crate::metrics::Metrics;
 use crate::pipeline::batch::ReaderSettings;
 use crate::pipeline::status::Lanes;
-use crate::pipeline::{Observed, PipelineOptions, RetryPolicy, Shared, Turns};
+use crate::pipeline::{Observed, PipelineOptions, RetryPolicy, Shared, Turns, unique_word};
+use crate::purge::{Purger, Walks};
 use crate::registry::{Flavour, Ids, Registry};
 use crate::route::TopicPattern;
 use crate::store::{Store, StoreError, StoreOptions};
@@ -51,6 +52,19 @@ pub fn open_store(config: &Config) -> Result<Store, StoreError> {
 pub fn lookup(config: &Config, store: Store) -> Lookup {
     let scopes: BTreeSet<Arc<str>> = config.routes.iter().map(|route| Arc::clone(&route.route.scope)).collect();
     Lookup { pipeline: Arc::from(config.pipeline.name.as_str()), store, scopes: scopes.into_iter().collect() }
+}
+
+/// What keeps the tables of a pipeline from growing for ever.
+pub fn purger(config: &Config, store: Store, metrics: Metrics) -> Purger {
+    Purger {
+        pipeline: Arc::from(config.pipeline.name.as_str()),
+        store,
+        window: config.store.retention.window(),
+        archive: config.store.archive.clone(),
+        owner: unique_word(),
+        metrics,
+        walks: Walks::default(),
+    }
 }
 
 /// How records become messages.
@@ -140,6 +154,7 @@ impl Pipeline {
             registry: open_registry(&config)?,
             effects,
             inbox: config.routes.iter().map(keeps_inbox).collect(),
+            late: config.routes.iter().map(|route| route.late == config::Late::Apply).collect(),
             by_key: config.routes.iter().map(|route| route.order == config::Order::Key).collect(),
             options: pipeline_options(&config),
             metrics,

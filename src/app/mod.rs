@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-pub use self::build::{Pipeline, connection, lookup, open_registry, open_store, reader_settings};
+pub use self::build::{Pipeline, connection, lookup, open_registry, open_store, purger, reader_settings};
 pub use self::replay::{Replayer, Unready};
 use crate::config::Config;
 use crate::http::{self, HttpState};

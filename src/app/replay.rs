@@ -13,9 +13,10 @@ use crate::metrics::Metrics;
 use crate::pipeline::replay::Replay;
 use crate::pipeline::status::Lanes;
 use crate::pipeline::{Shared, unique_word};
+use crate::redrive::Redriver;
 use crate::relay::Relay;
-use crate::store::StoreError;
 use crate::store::inspect::Distrust;
+use crate::store::{Store, StoreError};
 
 /// A pipeline that takes records from elsewhere.
 pub struct Replayer {
@@ -75,6 +76,14 @@ impl Replayer {
 
     pub fn replay(&self) -> Replay {
         Replay::new(Arc::clone(&self.shared), self.stop.clone())
+    }
+
+    pub fn redriver(&self) -> Redriver {
+        Redriver::new(Arc::clone(&self.shared))
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.shared.store
     }
 
     /// Delivers receipts from now on, until it is cancelled.

@@ -8,7 +8,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{AppError, connection};
+use super::{AppError, connection, purger};
+use crate::check;
 use crate::config::{self, Config};
 use crate::gate::Gate;
 use crate::kafka::client::topics;
@@ -42,6 +43,8 @@ impl Running {
         let parts = CancellationToken::new();
         let mut tasks = JoinSet::new();
         tasks.spawn(Sweeper { shared: Arc::clone(&self.shared) }.run(parts.clone()));
+        tasks.spawn(purger(&self.config, self.shared.store.clone(), self.shared.metrics.clone()).run(parts.clone()));
+        tasks.spawn(warn_of_window(self.config.clone(), parts.clone()));
         // Apart from the rest: a database that does not answer must not hold up an assignment or the end.
         tasks.spawn(watch(
             self.view.clone(),
@@ -202,6 +205,18 @@ impl Running {
     fn publisher(&self) -> Result<Option<Arc<KafkaPublisher>>, AppError> {
         let Some(topic) = &self.config.receipts.topic else { return Ok(None) };
         Ok(Some(Arc::new(KafkaPublisher::new(&connection(&self.config), topic)?)))
+    }
+}
+
+/// An inbox that forgets sooner than Kafka delivers again is said once, at the start; `check` says it with exit 1.
+async fn warn_of_window(config: Config, stop: CancellationToken) {
+    let connection = connection(&config);
+    let found = stop.run_until_cancelled(check::window(&config, &connection)).await;
+    for finding in found.unwrap_or_default() {
+        if finding.outcome != check::Outcome::Ok {
+            let remedy = finding.remedy.unwrap_or_default();
+            warn!(pipeline = %config.pipeline.name, "{}: {}; {remedy}", finding.name, finding.detail);
+        }
     }
 }
 

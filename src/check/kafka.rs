@@ -45,6 +45,15 @@ pub(super) async fn checks(config: &Config, connection: &Connection) -> Vec<Chec
     checks
 }
 
+/// What the topics keep against what the inbox remembers, and nothing else; nothing where nobody answers.
+pub(super) async fn window(config: &Config, connection: &Connection) -> Vec<Check> {
+    let asked = connection.clone();
+    let answer = tokio::task::spawn_blocking(move || Questions::new(&asked)?.cluster(REACH));
+    let Ok(Ok(Ok(cluster))) = tokio::time::timeout(REACH + SPARE, answer).await else { return Vec::new() };
+    let inputs = inputs(config, &cluster.topics);
+    retained(config, &inputs, &settings(config, connection, &inputs, &cluster).await)
+}
+
 fn not_reached(config: &Config, why: &Unanswered) -> Check {
     let brokers = &config.kafka.brokers;
     match why {

@@ -118,6 +118,11 @@ pub async fn run(subject: Subject<'_>) -> Vec<Check> {
     checks
 }
 
+/// How long the topics can redeliver, against what the inbox remembers.
+pub async fn window(config: &Config, connection: &Connection) -> Vec<Check> {
+    kafka::window(config, connection).await
+}
+
 fn configuration(warnings: &[Fault]) -> Vec<Check> {
     if warnings.is_empty() {
         return vec![Check::ok("configuration", "nothing to remark")];

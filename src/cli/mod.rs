@@ -10,6 +10,7 @@ mod lanes;
 mod migrate;
 mod output;
 mod progress;
+mod purge;
 mod receipts;
 mod replay;
 mod run;
@@ -58,6 +59,8 @@ enum Command {
     /// Records that were parked.
     #[command(subcommand)]
     DeadLetters(dead_letters::DeadLettersCommand),
+    /// Takes rows out that are older than the retention, as the daemon does by itself.
+    Purge(purge::PurgeArgs),
     /// What each partition is doing, and why it stands.
     #[command(subcommand)]
     Lanes(lanes::LanesCommand),
@@ -179,6 +182,7 @@ async fn command(command: Command) -> Done {
         Command::Explain(args) => receipts::explain(&args).await,
         Command::Receipts(command) => receipts::run(&command).await,
         Command::DeadLetters(command) => dead_letters::run(&command).await,
+        Command::Purge(args) => purge::run(&args).await,
         Command::Lanes(command) => lanes::run(&command).await,
         Command::Config(ConfigCommand::Schema) => {
             output::json(&config::schema());

@@ -134,7 +134,7 @@ fn tell(story: &Story) {
         if let Some(letter) = event["deadLetter"].as_i64() {
             line.push_str(&format!(", dead letter {letter}"));
         }
-        for name in ["code", "reason", "digest", "status", "receipt"] {
+        for name in ["code", "reason", "digest", "status", "receipt", "by", "why"] {
             if let Some(value) = text(name) {
                 line.push_str(&format!(", {name} {value}"));
             }

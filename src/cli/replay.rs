@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::input::{Incoming, Input, WindowArgs};
@@ -71,13 +72,7 @@ pub async fn run(args: &ReplayArgs) -> Done {
     let ended = work.run(&mut input, &replayer).await;
     work.progress.finish();
     let interrupted = signals.first.is_cancelled();
-    if relay.is_some() {
-        deliver(&replayer, &config, &signals).await;
-    }
-    relay_stop.cancel();
-    if let Some(relay) = relay {
-        let _ = tokio::time::timeout(Duration::from_secs(1), relay).await;
-    }
+    last_receipts(&replayer, &config, &signals, (relay, &relay_stop)).await;
     replayer.close().await;
     let Work { mut summary, bad, .. } = work;
     summary.took(began.elapsed().as_secs_f64());
@@ -108,6 +103,22 @@ impl From<Unready> for Failure {
     }
 }
 
+/// Waits for the receipts of work without a lane, and ends their relay.
+pub(super) async fn last_receipts(
+    replayer: &Replayer,
+    config: &Config,
+    signals: &Signals,
+    (relay, stop): (Option<JoinHandle<()>>, &CancellationToken),
+) {
+    if relay.is_some() {
+        deliver(replayer, config, signals).await;
+    }
+    stop.cancel();
+    if let Some(relay) = relay {
+        let _ = tokio::time::timeout(Duration::from_secs(1), relay).await;
+    }
+}
+
 /// Waits for the receipts of this replay, and says so if that takes its time.
 async fn deliver(replayer: &Replayer, config: &Config, signals: &Signals) {
     let mut left = replayer.delivered(AT_ONCE).await;
@@ -129,13 +140,13 @@ async fn deliver(replayer: &Replayer, config: &Config, signals: &Signals) {
 }
 
 /// The first signal ends the work after the batch at hand, the second one the wait for its receipts.
-struct Signals {
-    first: CancellationToken,
+pub(super) struct Signals {
+    pub first: CancellationToken,
     second: CancellationToken,
 }
 
 impl Signals {
-    fn new(stop: &CancellationToken) -> Result<Self, Failure> {
+    pub fn new(stop: &CancellationToken) -> Result<Self, Failure> {
         let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
         let signals = Self { first: CancellationToken::new(), second: CancellationToken::new() };

@@ -121,6 +121,8 @@ pub struct StoreOptions {
     pub url: Secret,
     pub dialect: Dialect,
     pub retention: Retention,
+    /// Folder to which inbox rows are written before they are deleted.
+    pub archive: Option<PathBuf>,
     /// Connections at most.
     pub pool: u32,
     /// For server-side limits (statement, lock, idle in transaction).
@@ -138,6 +140,16 @@ pub struct StoreOptions {
 pub enum Retention {
     For(Duration),
     Forever,
+}
+
+impl Retention {
+    /// None is for ever.
+    pub fn window(self) -> Option<Duration> {
+        match self {
+            Self::For(window) => Some(window),
+            Self::Forever => None,
+        }
+    }
 }
 
 /// `[gate]`

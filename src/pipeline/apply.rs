@@ -24,11 +24,13 @@ impl Attempt<'_> {
         &self,
         tx: &mut Tx,
         judgements: &[Judgement<'_>],
+        late: HashMap<usize, Outcome>,
         mut queues: Queues,
     ) -> Result<Applied, Failure> {
         let mut outcomes = HashMap::with_capacity(judgements.len());
         let mut held = Vec::new();
         let due = judgements.iter().enumerate().filter_map(|(index, judgement)| match judgement {
+            Judgement::First { .. } if late.contains_key(&index) => None,
             Judgement::First { message, .. } | Judgement::Unrecorded { message } => {
                 let delivery = Delivery { message, record: &self.items[index].record };
                 match self
@@ -48,6 +50,8 @@ impl Attempt<'_> {
         let due: Vec<_> = due.collect();
         let mut due = due.into_iter();
         outcomes.extend(held);
+        // What cannot be proved new is settled without its effect.
+        outcomes.extend(late);
         let mut next = due.next();
         while let Some((first, delivery)) = next.take() {
             let route = delivery.message.route;
@@ -140,11 +144,13 @@ impl Attempt<'_> {
     }
 }
 
-fn is_retry(outcome: &Outcome) -> bool {
+/// The message waits.
+pub(crate) fn is_retry(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Refused(Refusal { kind: RefusalKind::Retry, .. }))
 }
 
-fn needs_undo(outcome: &Outcome) -> bool {
+/// Something was written for a message that is not to be.
+pub(super) fn needs_undo(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Refused(refusal) if !refusal.clean)
 }
 

@@ -8,7 +8,7 @@ use rand::Rng as _;
 
 use super::Shared;
 use super::apply::Applied;
-use super::batch::{Entry, Item};
+use super::batch::Item;
 use super::judge::judge;
 use super::marks::valid_marks;
 use super::settle::{OPERATOR, Settled, WAITING, settle};
@@ -18,7 +18,7 @@ use crate::failpoint;
 use crate::gate::Mark;
 use crate::invariants::{Tally, all_accounted};
 use crate::message::DigestMatch;
-use crate::store::inbox::{BatchHead, NewRow, Seen, Status};
+use crate::store::inbox::BatchHead;
 use crate::store::lanes::{LaneAdvance, LaneKey};
 use crate::store::{StoreError, Tx};
 
@@ -144,11 +144,12 @@ impl Attempt<'_> {
         };
         let marks = valid_marks(self.items, self.marks, self.lane, &row);
         let rows = self.rows(&marks);
-        let seen = self.record(&mut tx, &head, &rows).await?;
+        let known = self.record(&mut tx, &head, &rows).await?;
         failpoint::at("after-inbox").await?;
-        let judgements = judge(self.items, &self.shared.inbox, &marks, seen, token)?;
+        let judgements = judge(self.items, &self.shared.inbox, &marks, known.rows, token)?;
+        let late = self.late(&judgements, known.horizon_ms);
         let queues = self.queues(&mut tx, &judgements).await?;
-        let outcomes = match self.apply(&mut tx, &judgements, queues).await? {
+        let outcomes = match self.apply(&mut tx, &judgements, late, queues).await? {
             Applied::Outcomes(outcomes) => outcomes,
             Applied::NeedsSavepoints => {
                 tx.rollback().await;
@@ -205,72 +206,6 @@ impl Attempt<'_> {
             receipts,
             paused,
         }))
-    }
-
-    /// The rows to insert if absent, sorted by their keys.
-    fn rows(&self, marks: &HashMap<&[u8], &Mark>) -> Vec<NewRow<'_>> {
-        let mut rows: Vec<NewRow<'_>> = Vec::with_capacity(self.items.len());
-        for item in self.items {
-            if let Some(row) = self.new_row(item).filter(|row| !marks.contains_key(row.key)) {
-                rows.push(row);
-            }
-        }
-        // Stable: of several records with one key the first stays.
-        rows.sort_by(|a, b| a.key.cmp(b.key));
-        rows.dedup_by(|later, first| later.key == first.key);
-        rows
-    }
-
-    /// Inserts rows if absent and reads them back.
-    pub(super) async fn record(
-        &self,
-        tx: &mut Tx,
-        head: &BatchHead<'_>,
-        rows: &[NewRow<'_>],
-    ) -> Result<Vec<Seen>, StoreError> {
-        tx.insert_inbox(head, rows).await?;
-        let keys: Vec<&[u8]> = rows.iter().map(|row| row.key).collect();
-        tx.read_inbox(&keys).await
-    }
-
-    /// Inserted in its final state: what turns out otherwise is updated before the commit.
-    fn new_row<'i>(&'i self, item: &'i Item) -> Option<NewRow<'i>> {
-        let routes = &self.shared.reader.routes;
-        let position = &item.record.position;
-        Some(match &item.entry {
-            Entry::Skip(_) => return None,
-            Entry::Message { message, .. } if !self.shared.inbox[message.route] => return None,
-            Entry::Message { key, message } => NewRow {
-                key,
-                scope: &routes[message.route].scope,
-                route: &routes[message.route].name,
-                message_id: Some(message.id.as_str()),
-                status: Status::Success,
-                code: None,
-                reason: None,
-                digest: Some(message.digest.as_str()),
-                correlation_id: message.correlation_id.as_deref(),
-                source_app: message.source_app.as_deref(),
-                receipt_key: message.correlation_id.as_deref().unwrap_or(message.id.as_str()),
-                offset: position.offset,
-                source_instance: message.event.source.as_ref().map(|source| &*source.name),
-            },
-            Entry::Faulty(faulty) => NewRow {
-                key: &faulty.key,
-                scope: faulty.route.map_or("", |index| &routes[index].scope),
-                route: self.shared.route_name(faulty.route),
-                message_id: faulty.id.as_ref().map(|id| id.as_str()),
-                status: Status::Failed,
-                code: Some(faulty.fault.code),
-                reason: Some(&faulty.fault.detail),
-                digest: Some(faulty.digest.as_str()),
-                correlation_id: faulty.correlation_id.as_deref(),
-                source_app: faulty.source_app.as_deref(),
-                receipt_key: faulty.receipt_key(),
-                offset: position.offset,
-                source_instance: None,
-            },
-        })
     }
 
     /// The record at which the systemic pause begins, and why.

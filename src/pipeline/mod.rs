@@ -1,6 +1,7 @@
 //! From records to committed outcomes: the only place that sees Kafka, the gate and the store together.
 
-mod apply;
+pub(crate) mod alone;
+pub(crate) mod apply;
 pub mod attempt;
 pub mod batch;
 pub(crate) mod blame;
@@ -8,11 +9,13 @@ mod fence;
 pub mod intake;
 pub mod judge;
 pub mod lane;
+pub(crate) mod late;
 mod look_up;
 pub mod marks;
 pub mod processor;
 mod queue;
 pub mod replay;
+pub(crate) mod rows;
 pub(crate) mod settle;
 pub mod status;
 pub mod tenure;
@@ -48,6 +51,8 @@ pub struct Shared {
     pub effects: Vec<Arc<dyn Effect>>,
     /// By route: false gives up the dedup row and the receipts.
     pub inbox: Vec<bool>,
+    /// By route: a new message from before the purge horizon is applied, not parked.
+    pub late: Vec<bool>,
     /// By route: only messages of one record key keep their order.
     pub by_key: Vec<bool>,
     pub options: PipelineOptions,

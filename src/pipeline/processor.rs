@@ -409,7 +409,7 @@ fn push_halves(todo: &mut Vec<Piece>, piece: &Piece) {
 }
 
 /// Exponential with full jitter, so that lanes do not come back all at once.
-pub(super) fn backoff(failures: u32) -> Duration {
+pub(crate) fn backoff(failures: u32) -> Duration {
     let most = FIRST_WAIT.saturating_mul(1 << failures.min(10)).min(LONGEST_WAIT);
     rand::rng().random_range(FIRST_WAIT..=most.max(FIRST_WAIT))
 }

@@ -1,6 +1,6 @@
 //! Dead letters: records that were parked, with all that came.
 
-use super::meta::{time_bind, time_text};
+use super::meta::{instant_text, time_bind, time_text};
 use super::{Bind, Dialect, Sql, Store, StoreError, StoreRow, Tx};
 
 /// A record to park.
@@ -44,27 +44,58 @@ pub struct DeadLetter {
     pub status: String,
     pub attempts: i64,
     pub created_at: String,
+    /// When it was parked, redriven or discarded last.
     pub updated_at: String,
+    /// Who redrove or discarded it last, and what they said about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decided_by: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decided_why: Option<String>,
 }
 
 /// A dead letter with its bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeadLetterRecord {
     pub letter: DeadLetter,
+    pub inbox_key: Vec<u8>,
     pub timestamp_ms: Option<i64>,
     pub key: Option<Vec<u8>>,
+    /// As it came.
     pub value: Option<Vec<u8>>,
     pub headers: Vec<u8>,
+    /// What the last redrive with another value put in its place.
+    pub edited_value: Option<Vec<u8>>,
 }
 
-/// Which dead letters to list.
+/// Where a dead letter stands among those of its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub id: i64,
+    pub message_id: Option<String>,
+    pub topic: String,
+    pub partition: i64,
+    pub offset: i64,
+    /// The record's.
+    pub key: Option<Vec<u8>>,
+}
+
+/// Which dead letters are meant: all parts must hold, and what is left out holds for all.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
+    pub ids: Vec<i64>,
     pub status: Option<String>,
-    pub topic: Option<String>,
+    pub class: Option<String>,
     pub code: Option<String>,
+    pub route: Option<String>,
+    pub topic: Option<String>,
+    pub partition: Option<i32>,
     pub message_id: Option<String>,
     pub inbox_key: Option<Vec<u8>>,
+    /// The record's key, byte for byte.
+    pub key: Option<Vec<u8>>,
+    /// Parked at or after this instant, and before that one.
+    pub since: Option<jiff::Timestamp>,
+    pub until: Option<jiff::Timestamp>,
     /// Only ids above.
     pub after: i64,
     pub limit: i64,
@@ -142,7 +173,7 @@ fn columns(dialect: Dialect) -> String {
     let int = if dialect == Dialect::MySql { "SIGNED" } else { "bigint" };
     format!(
         "id, message_id, route, topic, CAST(kafka_partition AS {int}), kafka_offset, class, code, reason, status, \
-         CAST(attempts AS {int}), {}, {}",
+         CAST(attempts AS {int}), {}, {}, decided_by, decided_why",
         time_text(dialect, "created_at"),
         time_text(dialect, "updated_at"),
     )
@@ -163,39 +194,88 @@ fn letter(row: &StoreRow) -> Result<DeadLetter, StoreError> {
         attempts: row.int(10)?,
         created_at: row.text(11)?,
         updated_at: row.text(12)?,
+        decided_by: row.opt_text(13)?,
+        decided_why: row.opt_text(14)?,
     })
+}
+
+/// The condition of a filter and its binds.
+fn condition(dialect: Dialect, pipeline: &str, filter: &Filter) -> (String, Vec<Bind>) {
+    let mut binds = vec![Bind::text(pipeline), Bind::Int(filter.after)];
+    let mut sql = format!("pipeline = {} AND id > {}", dialect.placeholder(0), dialect.placeholder(1));
+    let mut and = |column: &str, relation: &str, bind: Option<Bind>| {
+        if let Some(bind) = bind {
+            let place = dialect.placeholder(binds.len());
+            let place = match (dialect, column) {
+                (Dialect::Postgres, "created_at") => format!("CAST({place} AS timestamptz)"),
+                _ => place,
+            };
+            sql.push_str(&format!(" AND {column} {relation} {place}"));
+            binds.push(bind);
+        }
+    };
+    let text = |text: &Option<String>| text.as_deref().map(Bind::text);
+    let time = |time: Option<jiff::Timestamp>| Some(time_bind(dialect, &instant_text(dialect, time?)));
+    and("status", "=", text(&filter.status));
+    and("class", "=", text(&filter.class));
+    and("code", "=", text(&filter.code));
+    and("route", "=", text(&filter.route));
+    and("topic", "=", text(&filter.topic));
+    and("kafka_partition", "=", filter.partition.map(|partition| Bind::Int(i64::from(partition))));
+    and("message_id", "=", text(&filter.message_id));
+    and("inbox_key", "=", filter.inbox_key.clone().map(Bind::Bytes));
+    and("record_key", "=", filter.key.clone().map(Bind::Bytes));
+    and("created_at", ">=", time(filter.since));
+    and("created_at", "<", time(filter.until));
+    if !filter.ids.is_empty() {
+        // Numbers of our own making stand for themselves.
+        let ids: Vec<String> = filter.ids.iter().map(i64::to_string).collect();
+        sql.push_str(&format!(" AND id IN ({})", ids.join(", ")));
+    }
+    (sql, binds)
 }
 
 impl Store {
     pub async fn dead_letters(&self, pipeline: &str, filter: &Filter) -> Result<Vec<DeadLetter>, StoreError> {
         let dialect = self.dialect();
-        let mut binds = vec![Bind::text(pipeline), Bind::Int(filter.after)];
-        let mut sql = format!(
-            "SELECT {} FROM countersign_dead_letters WHERE pipeline = {} AND id > {}",
+        let (condition, binds) = condition(dialect, pipeline, filter);
+        let sql = format!(
+            "SELECT {} FROM countersign_dead_letters WHERE {condition} ORDER BY id LIMIT {}",
             columns(dialect),
-            dialect.placeholder(0),
-            dialect.placeholder(1)
+            filter.limit
         );
-        let mut and = |column: &str, bind: Option<Bind>| {
-            if let Some(bind) = bind {
-                sql.push_str(&format!(" AND {column} = {}", dialect.placeholder(binds.len())));
-                binds.push(bind);
-            }
-        };
-        and("status", filter.status.as_deref().map(Bind::text));
-        and("topic", filter.topic.as_deref().map(Bind::text));
-        and("code", filter.code.as_deref().map(Bind::text));
-        and("message_id", filter.message_id.as_deref().map(Bind::text));
-        and("inbox_key", filter.inbox_key.clone().map(Bind::Bytes));
-        sql.push_str(&format!(" ORDER BY id LIMIT {}", filter.limit));
         self.read(&sql, binds).await?.iter().map(letter).collect()
+    }
+
+    /// The same in the order of their records, without what is said about them.
+    pub async fn dead_letter_places(&self, pipeline: &str, filter: &Filter) -> Result<Vec<Place>, StoreError> {
+        let dialect = self.dialect();
+        let int = if dialect == Dialect::MySql { "SIGNED" } else { "bigint" };
+        let (condition, binds) = condition(dialect, pipeline, filter);
+        let sql = format!(
+            "SELECT id, message_id, topic, CAST(kafka_partition AS {int}), kafka_offset, record_key \
+             FROM countersign_dead_letters WHERE {condition} \
+             ORDER BY topic, kafka_partition, kafka_offset, id LIMIT {}",
+            filter.limit
+        );
+        let place = |row: &StoreRow| {
+            Ok(Place {
+                id: row.int(0)?,
+                message_id: row.opt_text(1)?,
+                topic: row.text(2)?,
+                partition: row.int(3)?,
+                offset: row.int(4)?,
+                key: row.opt_bytes(5)?,
+            })
+        };
+        self.read(&sql, binds).await?.iter().map(place).collect()
     }
 
     pub async fn dead_letter(&self, pipeline: &str, id: i64) -> Result<Option<DeadLetterRecord>, StoreError> {
         let dialect = self.dialect();
         let sql = format!(
-            "SELECT {}, kafka_timestamp, record_key, record_value, headers FROM countersign_dead_letters \
-             WHERE pipeline = {} AND id = {}",
+            "SELECT {}, kafka_timestamp, record_key, record_value, headers, inbox_key, edited_value \
+             FROM countersign_dead_letters WHERE pipeline = {} AND id = {}",
             columns(dialect),
             dialect.placeholder(0),
             dialect.placeholder(1)
@@ -204,10 +284,12 @@ impl Store {
         let Some(row) = rows.first() else { return Ok(None) };
         Ok(Some(DeadLetterRecord {
             letter: letter(row)?,
-            timestamp_ms: row.opt_int(13)?,
-            key: row.opt_bytes(14)?,
-            value: row.opt_bytes(15)?,
-            headers: row.opt_bytes(16)?.unwrap_or_default(),
+            timestamp_ms: row.opt_int(15)?,
+            key: row.opt_bytes(16)?,
+            value: row.opt_bytes(17)?,
+            headers: row.opt_bytes(18)?.unwrap_or_default(),
+            inbox_key: row.bytes(19)?,
+            edited_value: row.opt_bytes(20)?,
         }))
     }
 

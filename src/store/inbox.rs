@@ -1,6 +1,6 @@
 //! The inbox: one row a message, and the proof of its effect.
 
-use super::meta::time_bind;
+use super::meta::{instant_ms, purge_horizon, time_bind};
 use super::{Bind, Dialect, Sql, StoreError, StoreRow, Tx};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +75,15 @@ pub struct Seen {
     pub offset: i64,
     /// Milliseconds since 1970 by the database's clock.
     pub received_ms: i64,
+}
+
+/// What the inbox knows of the keys that it was asked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Known {
+    pub rows: Vec<Seen>,
+    /// What was received before may have been purged: whoever is older and seems new cannot be proved to be. In
+    /// milliseconds since 1970; None while nothing was purged yet.
+    pub horizon_ms: Option<i64>,
 }
 
 /// A message's final or intermediate state.
@@ -156,10 +165,14 @@ impl Tx {
 
     /// Reads what the inbox knows of these keys. A statement of its own, for the insert sees no row that a rival
     /// committed meanwhile.
-    pub async fn read_inbox(&mut self, keys: &[&[u8]]) -> Result<Vec<Seen>, StoreError> {
+    ///
+    /// The purge horizon is read here and not with the fence: a purge that commits between the fence and the insert
+    /// has raised it, and a row that the insert found gone must be held against no older one.
+    pub async fn read_inbox(&mut self, pipeline: &str, keys: &[&[u8]]) -> Result<Known, StoreError> {
         let dialect = self.dialect();
-        let mut seen = Vec::with_capacity(keys.len());
-        for chunk in keys.chunks(dialect.max_binds()) {
+        let mut known = Known { rows: Vec::with_capacity(keys.len()), horizon_ms: None };
+        let horizon = purge_horizon(pipeline);
+        for chunk in keys.chunks(dialect.max_binds() - 1) {
             let int = if dialect == Dialect::MySql { "SIGNED" } else { "bigint" };
             let received = match dialect {
                 Dialect::Postgres => "CAST(EXTRACT(EPOCH FROM received_at) * 1000 AS bigint)",
@@ -168,26 +181,29 @@ impl Tx {
             };
             let columns = format!(
                 "inbox_key, message_id, status, digest, attempt_token, topic, CAST(kafka_partition AS {int}), \
-                 kafka_offset, {received}"
+                 kafka_offset, {received}, (SELECT value FROM countersign_meta WHERE name = {})",
+                dialect.placeholder(0)
             );
-            let (sql, binds) = match dialect {
-                Dialect::Postgres => (
-                    format!("SELECT {columns} FROM countersign_inbox WHERE inbox_key = ANY($1)"),
-                    vec![Bind::Blobs(chunk.iter().map(|key| Some(key.to_vec())).collect())],
-                ),
-                Dialect::MySql | Dialect::Sqlite => (
-                    format!(
-                        "SELECT {columns} FROM countersign_inbox WHERE inbox_key IN {}",
-                        dialect.value_rows(1, chunk.len())
-                    ),
-                    chunk.iter().map(|key| Bind::Bytes(key.to_vec())).collect(),
-                ),
+            let mut binds = vec![Bind::text(&horizon)];
+            let sql = match dialect {
+                Dialect::Postgres => {
+                    binds.push(Bind::Blobs(chunk.iter().map(|key| Some(key.to_vec())).collect()));
+                    format!("SELECT {columns} FROM countersign_inbox WHERE inbox_key = ANY($2)")
+                }
+                Dialect::MySql | Dialect::Sqlite => {
+                    binds.extend(chunk.iter().map(|key| Bind::Bytes(key.to_vec())));
+                    let keys = dialect.value_rows(1, chunk.len());
+                    format!("SELECT {columns} FROM countersign_inbox WHERE inbox_key IN {keys}")
+                }
             };
             for row in self.fetch(&sql, binds).await? {
-                seen.push(seen_row(&row)?);
+                if known.horizon_ms.is_none() {
+                    known.horizon_ms = row.opt_text(9)?.as_deref().map(instant_ms).transpose()?;
+                }
+                known.rows.push(seen_row(&row)?);
             }
         }
-        Ok(seen)
+        Ok(known)
     }
 
     /// Writes the state of a row that this transaction inserted or holds.

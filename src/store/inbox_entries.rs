@@ -44,7 +44,7 @@ pub struct Waiting {
     pub received_at: String,
 }
 
-fn entry_columns(dialect: Dialect) -> String {
+pub(super) fn entry_columns(dialect: Dialect) -> String {
     let int = if dialect == Dialect::MySql { "SIGNED" } else { "bigint" };
     format!(
         "inbox_key, pipeline, scope, route, message_id, status, code, reason, digest, CAST(version AS {int}), \
@@ -56,7 +56,7 @@ fn entry_columns(dialect: Dialect) -> String {
     )
 }
 
-fn entry(row: &StoreRow) -> Result<InboxEntry, StoreError> {
+pub(super) fn entry(row: &StoreRow) -> Result<InboxEntry, StoreError> {
     Ok(InboxEntry {
         key: row.bytes(0)?,
         pipeline: row.text(1)?,
@@ -140,36 +140,52 @@ impl Store {
         rows.first().map_or(Ok(None), |row| row.opt_text(0))
     }
 
+    /// The message of this key, if it is set aside.
+    pub async fn waiting(&self, key: &[u8]) -> Result<Option<Waiting>, StoreError> {
+        let dialect = self.dialect();
+        let sql = format!(
+            "SELECT {} FROM countersign_inbox WHERE inbox_key = {} AND status = 'WAITING'",
+            waiting_columns(dialect),
+            dialect.placeholder(0)
+        );
+        self.read(&sql, vec![Bind::Bytes(key.to_vec())]).await?.first().map(waiting).transpose()
+    }
+
     /// Messages set aside whose time has come, the oldest first.
     /// With `queues` only those that stand first in the queue of their key; the tables of version 1 have none.
     pub async fn due_waiting(&self, pipeline: &str, queues: bool, limit: i64) -> Result<Vec<Waiting>, StoreError> {
         let dialect = self.dialect();
-        let (int, now) = match dialect {
-            Dialect::Postgres => ("bigint", "now()"),
-            Dialect::MySql => ("SIGNED", "UTC_TIMESTAMP(6)"),
-            Dialect::Sqlite => ("INTEGER", "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"),
+        let now = match dialect {
+            Dialect::Postgres => "now()",
+            Dialect::MySql => "UTC_TIMESTAMP(6)",
+            Dialect::Sqlite => "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')",
         };
         let sql = format!(
-            "SELECT inbox_key, waiting_record, CAST(attempts AS {int}), attempt_token, {} FROM countersign_inbox w \
+            "SELECT {} FROM countersign_inbox w \
              WHERE pipeline = {} AND status = 'WAITING' AND next_try_at <= {now} AND {} \
              ORDER BY next_try_at LIMIT {limit}",
-            time_text(dialect, "received_at"),
+            waiting_columns(dialect),
             dialect.placeholder(0),
             if queues { HEADS } else { "TRUE" },
         );
-        let rows = self.read(&sql, vec![Bind::text(pipeline)]).await?;
-        rows.iter()
-            .map(|row| {
-                Ok(Waiting {
-                    key: row.bytes(0)?,
-                    record: row.bytes(1)?,
-                    attempts: row.int(2)?,
-                    token: row.int(3)?,
-                    received_at: row.text(4)?,
-                })
-            })
-            .collect()
+        self.read(&sql, vec![Bind::text(pipeline)]).await?.iter().map(waiting).collect()
     }
+}
+
+fn waiting_columns(dialect: Dialect) -> String {
+    let int = if dialect == Dialect::MySql { "SIGNED" } else { "bigint" };
+    let received_at = time_text(dialect, "received_at");
+    format!("inbox_key, waiting_record, CAST(attempts AS {int}), attempt_token, {received_at}")
+}
+
+fn waiting(row: &StoreRow) -> Result<Waiting, StoreError> {
+    Ok(Waiting {
+        key: row.bytes(0)?,
+        record: row.bytes(1)?,
+        attempts: row.int(2)?,
+        token: row.int(3)?,
+        received_at: row.text(4)?,
+    })
 }
 
 const POSTPONE: Sql = Sql {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::meta::clock;
-use super::{Bind, Dialect, Sql, Store, StoreError, StoreRow};
+use super::{Bind, Dialect, Sql, Store, StoreError, StoreRow, Tx};
 
 const ENSURE: &str = "INSERT INTO countersign_meta (name, value) VALUES ";
 
@@ -105,6 +105,18 @@ impl Store {
             self.write(&sql, binds).await?;
         }
         Ok(())
+    }
+}
+
+impl Tx {
+    /// A fact, empty if it was never set, and locked until the end of the transaction.
+    pub(super) async fn locked_fact(&mut self, name: &str) -> Result<String, StoreError> {
+        let dialect = self.dialect();
+        let ensure = format!("{ENSURE}{}{}", dialect.value_rows(1, 2), IF_ABSENT.of(dialect));
+        self.execute(&ensure, vec![Bind::text(name), Bind::text("")]).await?;
+        let (sql, binds) = select(dialect, &[&name.to_owned()], true);
+        let rows = self.fetch(&sql, binds).await?;
+        rows.first().ok_or_else(|| StoreError::Unexpected("a fact without a row".to_owned()))?.text(1)
     }
 }
 

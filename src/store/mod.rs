@@ -20,7 +20,9 @@ pub mod meta;
 pub mod migrate;
 pub mod outbox;
 pub mod probe;
+pub mod purge;
 pub mod queues;
+pub mod redrive;
 pub mod row_versions;
 mod tx;
 

@@ -27,11 +27,13 @@ pub struct Rec {
     pub key: Option<Vec<u8>>,
     pub value: Option<Vec<u8>>,
     pub headers: Vec<(String, Vec<u8>)>,
+    /// Milliseconds since 1970; the time of sending if there is none.
+    pub timestamp: Option<i64>,
 }
 
 impl Rec {
     pub fn bare(value: impl Into<Vec<u8>>) -> Self {
-        Self { partition: 0, key: None, value: Some(value.into()), headers: Vec::new() }
+        Self { partition: 0, key: None, value: Some(value.into()), headers: Vec::new(), timestamp: None }
     }
 
     /// With its message id in the header `id`.
@@ -51,6 +53,11 @@ impl Rec {
 
     pub fn on(mut self, partition: i32) -> Self {
         self.partition = partition;
+        self
+    }
+
+    pub fn at(mut self, timestamp: i64) -> Self {
+        self.timestamp = Some(timestamp);
         self
     }
 
@@ -87,6 +94,7 @@ impl Broker {
                 FutureRecord::to(topic).partition(record.partition).headers(headers);
             message.key = record.key.as_deref();
             message.payload = record.value.as_deref();
+            message.timestamp = record.timestamp;
             sent.push(self.producer.send_result(message).map_err(|(error, _)| error).unwrap());
         }
         for delivered in join_all(sent).await {
@@ -153,6 +161,7 @@ impl Broker {
             match consumer.poll(Duration::from_millis(100)) {
                 Some(Ok(message)) => records.push(Rec {
                     partition: message.partition(),
+                    timestamp: message.timestamp().to_millis(),
                     key: message.key().map(<[u8]>::to_vec),
                     value: message.payload().map(<[u8]>::to_vec),
                     headers: message.headers().map_or_else(Vec::new, |headers| {

@@ -35,11 +35,14 @@ mod payments;
 mod poison;
 mod process;
 mod proxy;
+mod redrive;
 mod registry;
 mod registry_server;
 mod rejection;
 mod relaying;
 mod replay;
+mod retention;
+
 mod rows;
 mod sweeping;
 mod tidy;

@@ -1,11 +1,11 @@
 //! `[[route]]`.
 
-use crate::effect::spec::{EffectSpec, TableSpec};
+use crate::effect::spec::{EffectSpec, Guard, TableSpec};
 use std::sync::Arc;
 
 use super::Check;
 use super::matching::is_path;
-use crate::config::options::{Order, PipelineOptions, RouteConfig};
+use crate::config::options::{Late, Order, PipelineOptions, RouteConfig};
 use crate::config::raw::{RawDigest, RawIdFormat, RawRoute, RawSnapshot, RawTombstone, RawTruncate};
 use crate::route::{DigestRule, IdFormat, Route, SnapshotPolicy, TombstonePolicy, TruncatePolicy};
 
@@ -69,7 +69,10 @@ impl Check<'_> {
             let message = "\"key\" needs the inbox: what waits for its turn is kept there";
             self.fault(&format!("{path}.order"), message);
         }
-        Some(RouteConfig { route, effect, order, late: raw.late.unwrap_or_default() })
+        // The guard keeps what is late from overwriting what is newer; that is what lets compacted topics be taken.
+        let guarded = matches!(&effect, EffectSpec::Table(TableSpec { guard: Guard::Source, .. }));
+        let late = raw.late.unwrap_or(if guarded { Late::Apply } else { Late::Park });
+        Some(RouteConfig { route, effect, order, late })
     }
 
     fn digest(&mut self, path: &str, raw: RawDigest) -> DigestRule {

@@ -1,5 +1,6 @@
 //! `[store]` and `[gate]`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use url::Url;
@@ -32,6 +33,15 @@ impl Check<'_> {
         if transaction_timeout < Duration::from_secs(1) {
             self.fault("store.transaction_timeout", "is below 1s, which no batch can keep: set it to 1s or more");
         }
+        let archive = raw.archive.map(PathBuf::from);
+        if let Some(archive) = &archive {
+            if archive.as_os_str().is_empty() {
+                self.fault("store.archive", "names no folder: write its path, or leave the setting out");
+            }
+            if retention == Retention::Forever {
+                self.warn("store.archive", "has no effect with retention = \"forever\": nothing is purged");
+            }
+        }
         let batch_bytes = self.size("store.batch_bytes", raw.batch_bytes, 8 << 20);
         let pooler = raw.pooler.unwrap_or(false);
         let url = raw.url.unwrap_or_default();
@@ -49,6 +59,7 @@ impl Check<'_> {
             url: Secret::new(url),
             dialect,
             retention,
+            archive,
             pool: raw.pool.and_then(|pool| u32::try_from(pool).ok()).unwrap_or(10),
             transaction_timeout,
             batch: raw.batch.map_or(1000, |batch| batch as usize),

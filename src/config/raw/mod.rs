@@ -182,6 +182,8 @@ pub(super) struct RawStore {
     pub url: Option<String>,
     /// How long inbox rows are kept, or "forever"; must cover what Kafka can redeliver; default "14d"
     pub retention: Option<String>,
+    /// Folder for inbox rows that are purged, as packed lines of JSON; default none
+    pub archive: Option<String>,
     /// Connections at most; default 10
     #[schemars(range(min = 1, max = 10_000))]
     pub pool: Option<u64>,

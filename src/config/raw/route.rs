@@ -44,7 +44,7 @@ pub(in crate::config) struct RawRoute {
     pub snapshot: Option<RawSnapshot>,
     /// Default "partition"
     pub order: Option<Order>,
-    /// What becomes of a new message from before the inbox window; default "park"
+    /// What becomes of a new message from before the inbox window; default "park", with `guard = "source"` "apply"
     pub late: Option<Late>,
     /// What is done, once
     #[schemars(required)]

@@ -1,4 +1,6 @@
-//! `dead-letters`: what was parked, and why.
+//! `dead-letters`: what was parked, why, and what an operator makes of it.
+
+mod decide;
 
 use clap::{Args, Subcommand};
 
@@ -13,6 +15,64 @@ pub enum DeadLettersCommand {
     List(ListArgs),
     /// Shows one with its key, value and headers.
     Show(ShowArgs),
+    /// Tries parked records again, in the order of their keys.
+    Redrive(decide::RedriveArgs),
+    /// Closes dead letters without applying them; their messages stay FAILED.
+    Discard(decide::DiscardArgs),
+}
+
+/// Which dead letters; all that is given must hold.
+#[derive(Args)]
+struct FilterArgs {
+    #[arg(long)]
+    topic: Option<String>,
+    #[arg(long)]
+    partition: Option<i32>,
+    /// The code with which they were parked.
+    #[arg(long, visible_alias = "reason")]
+    code: Option<String>,
+    /// poison, conflict, retries or operator.
+    #[arg(long)]
+    class: Option<String>,
+    #[arg(long)]
+    route: Option<String>,
+    #[arg(long)]
+    message_id: Option<String>,
+    /// The record's key, as text.
+    #[arg(long)]
+    key: Option<String>,
+    /// Parked at this time or later (RFC 3339).
+    #[arg(long, value_name = "TIME")]
+    since: Option<jiff::Timestamp>,
+    /// Parked before this time.
+    #[arg(long, value_name = "TIME")]
+    until: Option<jiff::Timestamp>,
+}
+
+impl FilterArgs {
+    fn filter(&self) -> Filter {
+        Filter {
+            topic: self.topic.clone(),
+            partition: self.partition,
+            code: self.code.clone(),
+            class: self.class.clone(),
+            route: self.route.clone(),
+            message_id: self.message_id.clone(),
+            key: self.key.clone().map(String::into_bytes),
+            since: self.since,
+            until: self.until,
+            limit: i64::from(u32::MAX),
+            ..Filter::default()
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        let texts = [&self.topic, &self.code, &self.class, &self.route, &self.message_id, &self.key];
+        texts.iter().all(|text| text.is_none())
+            && self.partition.is_none()
+            && self.since.is_none()
+            && self.until.is_none()
+    }
 }
 
 #[derive(Args)]
@@ -20,13 +80,8 @@ pub struct ListArgs {
     /// open, redriven or discarded.
     #[arg(long)]
     status: Option<String>,
-    #[arg(long)]
-    topic: Option<String>,
-    /// The code with which they were parked.
-    #[arg(long)]
-    code: Option<String>,
-    #[arg(long)]
-    message_id: Option<String>,
+    #[command(flatten)]
+    filter: FilterArgs,
     /// Only those after this id.
     #[arg(long, default_value_t = 0)]
     after: i64,
@@ -48,21 +103,16 @@ pub async fn run(command: &DeadLettersCommand) -> Done {
     match command {
         DeadLettersCommand::List(args) => list(args).await,
         DeadLettersCommand::Show(args) => show(args).await,
+        DeadLettersCommand::Redrive(args) => decide::redrive(args).await,
+        DeadLettersCommand::Discard(args) => decide::discard(args).await,
     }
 }
 
 async fn list(args: &ListArgs) -> Done {
     let config = load_one(&args.one)?;
     let store = open_store(&config)?;
-    let filter = Filter {
-        status: args.status.clone(),
-        topic: args.topic.clone(),
-        code: args.code.clone(),
-        message_id: args.message_id.clone(),
-        inbox_key: None,
-        after: args.after,
-        limit: i64::from(args.limit),
-    };
+    let filter =
+        Filter { status: args.status.clone(), after: args.after, limit: i64::from(args.limit), ..args.filter.filter() };
     let letters = store.dead_letters(&config.pipeline.name, &filter).await?;
     match args.one.output {
         Output::Json => output::json(&letters),
@@ -120,5 +170,8 @@ fn document(found: &DeadLetterRecord) -> serde_json::Value {
     document["headers"] = serde_json::json!(headers);
     document["key"] = bytes_json(found.key.as_deref());
     document["value"] = bytes_json(found.value.as_deref());
+    if let Some(edited) = &found.edited_value {
+        document["editedValue"] = bytes_json(Some(edited));
+    }
     document
 }
