@@ -20,6 +20,7 @@ pub mod metrics;
 pub mod offsets;
 pub mod pipeline;
 pub mod receipt;
+pub mod reconcile;
 pub mod record;
 pub mod record_line;
 pub mod registry;

@@ -19,7 +19,7 @@ use crate::store::inspect::Distrust;
 
 /// A pipeline that takes records from elsewhere.
 pub struct Replayer {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     relay: Option<Arc<Relay>>,
     stop: CancellationToken,
 }

@@ -11,6 +11,7 @@ mod migrate;
 mod output;
 mod progress;
 mod receipts;
+mod reconcile;
 mod replay;
 mod run;
 mod standing;
@@ -58,6 +59,8 @@ enum Command {
     /// Records that were parked.
     #[command(subcommand)]
     DeadLetters(dead_letters::DeadLettersCommand),
+    /// Compares every record of a window of a topic with the inbox, the dead letters and the receipts.
+    Reconcile(reconcile::ReconcileArgs),
     /// What each partition is doing, and why it stands.
     #[command(subcommand)]
     Lanes(lanes::LanesCommand),
@@ -179,6 +182,7 @@ async fn command(command: Command) -> Done {
         Command::Explain(args) => receipts::explain(&args).await,
         Command::Receipts(command) => receipts::run(&command).await,
         Command::DeadLetters(command) => dead_letters::run(&command).await,
+        Command::Reconcile(args) => reconcile::run(&args).await,
         Command::Lanes(command) => lanes::run(&command).await,
         Command::Config(ConfigCommand::Schema) => {
             output::json(&config::schema());

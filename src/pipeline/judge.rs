@@ -137,7 +137,7 @@ fn repeated<'a>(item: &'a Item, row: &Seen, in_batch: bool) -> Judgement<'a> {
 
 /// How the content at hand relates to the one that the inbox knows. A digest of bytes is compared with the bytes: what
 /// could not be decoded before and can be now (after a change of the configuration, say) is the same content still.
-fn compare(stored: Option<&Digest>, digest: &Digest, item: &Item) -> DigestMatch {
+pub(crate) fn compare(stored: Option<&Digest>, digest: &Digest, item: &Item) -> DigestMatch {
     let Some(stored) = stored else { return DigestMatch::Incomparable };
     if stored.rule() == digest::RAW && digest.rule() != digest::RAW {
         return match stored.compare(&digest::raw(&item.record)) {

@@ -1,6 +1,9 @@
 //! Facts about the store itself: schema version, store epoch, purge horizon.
 
+use sha2::{Digest as _, Sha256};
+
 use super::{Bind, Dialect, Sql, Store, StoreError, Tx};
+use crate::debezium::render::hex;
 
 /// The name of this store's life. A database that went back in time gets a new one, so that offsets and gate
 /// marks of the lost future do not count.
@@ -10,8 +13,6 @@ pub const FORMER_EPOCHS: &str = "former_epochs";
 /// The epoch with which an operator said that this store was restored.
 pub const ADOPTING_EPOCH: &str = "adopting_epoch";
 pub const SCHEMA_VERSION: &str = "schema_version";
-/// What was received before this instant may have been purged from the inbox.
-pub const PURGE_HORIZON: &str = "purge_horizon";
 
 const GET: Sql = Sql {
     postgres: "SELECT value FROM countersign_meta WHERE name = $1",
@@ -25,6 +26,16 @@ const PUT: Sql = Sql {
     mysql: "INSERT INTO countersign_meta (name, value) VALUES (?, ?) ON DUPLICATE KEY UPDATE value = VALUES(value)",
     sqlite: "INSERT INTO countersign_meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
 };
+
+/// The name of a fact about one pipeline: at most 64 bytes, however long the pipeline's name is.
+pub fn of_pipeline(fact: &str, pipeline: &str) -> String {
+    format!("{fact}:{}", hex(&Sha256::digest(pipeline)[..16]))
+}
+
+/// What was received before this instant may have been purged from the pipeline's inbox.
+pub fn purge_horizon(pipeline: &str) -> String {
+    of_pipeline("purge_horizon", pipeline)
+}
 
 /// The database's own clock, as `2026-11-30T01:02:03.123456Z`. Leases and windows use no other.
 pub(super) fn clock(dialect: Dialect) -> &'static str {
@@ -42,6 +53,15 @@ pub(super) fn time_text(dialect: Dialect, column: &str) -> String {
         Dialect::MySql => format!("DATE_FORMAT({column}, '%Y-%m-%dT%H:%i:%s.%fZ')"),
         Dialect::Sqlite => column.to_owned(),
     }
+}
+
+/// A time as the database shows it.
+pub fn instant(text: &str) -> Result<jiff::Timestamp, StoreError> {
+    text.parse().map_err(|_| StoreError::Unexpected("a time of the database is none".to_owned()))
+}
+
+pub(super) fn instant_ms(text: &str) -> Result<i64, StoreError> {
+    instant(text).map(|instant| instant.as_millisecond())
 }
 
 /// Text of that form as a bind for a timestamp column; on Postgres the statement casts it.

@@ -21,6 +21,7 @@ pub mod migrate;
 pub mod outbox;
 pub mod probe;
 pub mod queues;
+pub mod reconcile;
 pub mod row_versions;
 mod tx;
 
