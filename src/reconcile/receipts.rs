@@ -9,7 +9,7 @@ use super::ReconcileError;
 use super::report::Diff;
 use super::verdict::Kind;
 use crate::kafka::client::Connection;
-use crate::kafka::window::{Bound, Window, WindowError, WindowOptions};
+use crate::kafka::window::{Bound, Span, Window, WindowError, WindowOptions};
 use crate::pipeline::batch::{Entry, Item};
 use crate::receipt::{ReceiptKind, ReceiptStatus, receipt_id};
 use crate::store::Store;
@@ -196,27 +196,29 @@ impl Receipts {
 /// Reads the topic from the time of the first receipt on. The answer is the time at which what is left of the topic
 /// begins, if its beginning is gone already: what was issued before may be gone too.
 fn read(at: &ReceiptsTopic, expected: &mut HashMap<u128, Expected>) -> Result<Option<i64>, WindowError> {
-    let options = |from| WindowOptions {
-        connection: at.connection.clone(),
-        topic: at.topic.clone(),
-        partition: None,
-        from,
-        to: Bound::End,
+    let open = |from| {
+        Window::open(&WindowOptions {
+            connection: at.connection.clone(),
+            topic: at.topic.clone(),
+            partition: None,
+            from,
+            to: Bound::End,
+        })
     };
     let since = expected.values().map(|one| one.since_ms).min().unwrap_or_default() - SKEW_MS;
-    let whole = Window::open(&options(Bound::Offset(0)))?;
-    let window = Window::open(&options(Bound::Time(since.max(0))))?;
-    // Partitions that were cut, and whose first record is the first of the window.
-    let cut: HashMap<i32, i64> = whole
-        .spans()
-        .iter()
-        .zip(window.spans())
-        .filter(|(whole, span)| whole.gone > 0 && whole.from == span.from)
-        .map(|(whole, _)| (whole.partition, whole.from))
-        .collect();
-    drop(whole);
-    let emptied = window.spans().iter().any(|span| cut.contains_key(&span.partition) && span.from >= span.to);
+    let whole = open(Bound::Offset(0))?;
+    let starts: HashMap<i32, &Span> = whole.spans().iter().map(|span| (span.partition, span)).collect();
+    let recent = open(Bound::Time(since.max(0)))?;
+    // Nothing that late, although receipts were issued: the broker's times are not ours, and all of the topic is read.
+    let nothing = recent.spans().iter().all(|span| span.from >= span.to);
+    let spans = if nothing { whole.spans() } else { recent.spans() };
+    // Partitions that lost their beginning, and of which what is left is read from its first record on.
+    let is_cut =
+        |span: &&Span| starts.get(&span.partition).is_some_and(|start| start.gone > 0 && start.from == span.from);
+    let cut: HashMap<i32, i64> = spans.iter().filter(is_cut).map(|span| (span.partition, span.from)).collect();
+    let emptied = spans.iter().any(|span| cut.contains_key(&span.partition) && span.from >= span.to);
     let mut begins = emptied.then_some(i64::MAX);
+    let window = if nothing { whole } else { recent };
     window.read(&|| false, &mut |record| {
         let position = &record.position;
         if cut.get(&position.partition) == Some(&position.offset) {

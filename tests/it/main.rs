@@ -35,6 +35,7 @@ mod payments;
 mod poison;
 mod process;
 mod proxy;
+mod reconcile;
 mod registry;
 mod registry_server;
 mod rejection;
