@@ -136,8 +136,8 @@ impl Judge {
         match intake::entry(&mut self.reader, record, generation, self.shared.registry.as_ref()).await {
             Ok(entry) => Ok(entry),
             Err(Hindrance::Outage { reason, .. }) => Err(ReconcileError::Outage(reason)),
-            // As in a lane that can read what stands beside it.
-            Err(Hindrance::Setup(why)) => {
+            // As in a lane that can read what stands beside it; another one stands before it.
+            Err(Hindrance::Setup(why) | Hindrance::Ambiguous(why)) => {
                 Ok(self.reader.undecodable(record, generation, Fault::new("undecodable", why)))
             }
         }

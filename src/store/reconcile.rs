@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::inbox::Status;
 use super::meta::{clock, instant_ms, purge_horizon, time_bind};
+use super::queues::HEADS;
 use super::{Bind, Dialect, Store, StoreError, StoreRow};
 
 /// What the inbox knows of a message.
@@ -52,7 +53,8 @@ const DIFF_COLUMNS: usize = 7;
 const PORTION: usize = 1000;
 
 impl Store {
-    /// The inbox rows of these keys. Whoever was to finish one is late after `grace`.
+    /// The inbox rows of these keys. Whoever was to finish one is late after `grace`; one that stands behind another of
+    /// its key is not due before that.
     pub async fn known_rows(&self, keys: &[&[u8]], grace: Duration) -> Result<Vec<KnownRow>, StoreError> {
         let dialect = self.dialect();
         let int = if dialect == Dialect::MySql { "SIGNED" } else { "bigint" };
@@ -73,10 +75,11 @@ impl Store {
         let columns = format!(
             "inbox_key, message_id, status, code, digest, CAST(version AS {int}), topic, CAST(kafka_partition AS {int}), \
              kafka_offset, {received}, CAST(CASE \
-             WHEN status = 'WAITING' AND (waiting_record IS NULL OR next_try_at IS NULL OR next_try_at < {late}) THEN 1 \
+             WHEN status = 'WAITING' AND (waiting_record IS NULL OR next_try_at IS NULL) THEN 1 \
+             WHEN status = 'WAITING' AND next_try_at < {late} AND {HEADS} THEN 1 \
              WHEN status = 'PROCESSING' AND COALESCE(lease_until, received_at) < {late} THEN 1 ELSE 0 END AS {int})"
         );
-        let rows = self.by_keys(&columns, "countersign_inbox", "inbox_key", keys).await?;
+        let rows = self.by_keys(&columns, "countersign_inbox w", "inbox_key", keys).await?;
         rows.iter().map(known_row).collect()
     }
 
