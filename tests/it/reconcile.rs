@@ -292,7 +292,7 @@ fn beside_a_daemon_at_work_there_is_no_false_alarm() {
         let load = async {
             let mut sent = 0;
             // The mock cluster's log is short.
-            while !done.load(Ordering::Relaxed) && sent < 6000 {
+            while !done.load(Ordering::Relaxed) && sent < 2400 {
                 let mut records = payments(sent..sent + 40);
                 records.push(payment(&format!("m-{sent:04}"), "bob", 1));
                 records.push(payment(&format!("m-{:04}", sent + 2), "bob", 9));
@@ -307,7 +307,7 @@ fn beside_a_daemon_at_work_there_is_no_false_alarm() {
         let looks = async {
             let mut seen = Vec::new();
             running.seen(1).await;
-            for _ in 0..6 {
+            for _ in 0..4 {
                 let file = world.file(&world.config(&rest));
                 let (file, topic) = (file.to_str().unwrap().to_owned(), world.topic.clone());
                 let look = tokio::task::spawn_blocking(move || {
@@ -323,7 +323,7 @@ fn beside_a_daemon_at_work_there_is_no_false_alarm() {
             seen
         };
         let (sent, seen) = tokio::join!(load, looks);
-        assert!(seen.is_sorted() && seen[5] > 0, "{seen:?}");
+        assert!(seen.is_sorted() && seen[0] < seen[3], "it looks on while the lanes go on: {seen:?}");
         running.seen(sent / 40 * 44).await;
         running.stop().await;
         let (code, report) = reconcile(&world, CHARGE, &["--receipts"]);
