@@ -48,14 +48,16 @@ pub async fn run(args: &ReconcileArgs) -> Done {
     reconciler.replayer.ready().await?;
     let mut input = Input::topic(&args.window, topic, connection(&config)).await?;
     let scope = Scope { topic: topic.clone(), from: args.window.from, to: args.window.to, receipts: args.receipts };
+    // Listened to before there is a batch, which would be left without an end.
+    let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
     let mut reconcile = reconciler.begin(&scope).await?;
     let relay_stop = CancellationToken::new();
     let relay = repairs.then(|| reconciler.replayer.relay(relay_stop.clone())).flatten();
-    let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
     let mut progress = Progress::new(input.meter.clone(), "compared", false);
     let ended = tokio::select! {
         ended = compare(&mut reconcile, &mut input, &mut progress) => ended,
-        _ = tokio::signal::ctrl_c() => Err(interrupted()),
+        _ = interrupt.recv() => Err(interrupted()),
         _ = terminate.recv() => Err(interrupted()),
     };
     progress.finish();

@@ -1,6 +1,7 @@
 //! `reconcile`: what the tables say of a window of a topic, and that nothing is said which is merely on its way.
 
 use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use countersign::app::{Reconciler, Scope};
@@ -14,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::broker::Rec;
 use crate::command_line::run;
+use crate::daemon::program;
 use crate::database::Engine;
 use crate::payments::{BOOK, CHARGE, TABLES, payment};
 use crate::rows::{TABLE, change, route};
@@ -490,7 +492,36 @@ fn it_ends_with_2_for_what_cannot_be_and_with_3_for_what_is_away() {
             let away = config.replace(&world.db.url, "postgres://a:hunter2@127.0.0.1:1/x");
             assert_eq!(with(&away, &topic), 3);
         }
+        // A schema that nobody gives: the batch says that it did not come to its end.
+        world.send(&[Rec::new("avro", &b"\0\0\0\0\x01x"[..])]).await;
+        let registry = config.replace("[store]\n", "[registry]\nurl = \"http://127.0.0.1:1\"\n[store]\n");
+        assert_eq!(with(&registry, &topic), 3);
+        let batches = world.db.rows("status", "FROM countersign_reconcile_batches ORDER BY id").await;
+        assert_eq!(batches, ["clean", "failed"]);
         assert_eq!(world.db.count("FROM countersign_reconcile_batches WHERE finished_at IS NULL").await, 0);
+    });
+}
+
+#[test]
+fn an_interrupt_ends_the_batch_and_says_so() {
+    on(&[Engine::Postgres], |world| async move {
+        world.db.run(TABLES).await;
+        world.send(&payments(0..4000)).await;
+        let running = world.start(BOOK).await;
+        running.seen(4000).await;
+        running.stop().await;
+        // So much is wrong that every look is a second one.
+        world.db.run("DELETE FROM countersign_inbox").await;
+        let file = world.file(&world.config(BOOK));
+        let mut command = program();
+        command.args(["reconcile", "-c", file.to_str().unwrap(), "--topic", &world.topic]);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let batches = "FROM countersign_reconcile_batches";
+        crate::wait::until("a batch", || async { (world.db.count(batches).await == 1).then_some(()) }).await;
+        assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), Some(1));
+        let ended = world.db.rows("status, finished_at IS NULL", batches).await;
+        assert!(ended[0].starts_with("interrupted|") && !ended[0].ends_with("true"), "{ended:?}");
     });
 }
 
