@@ -21,6 +21,7 @@ pub mod offsets;
 pub mod pipeline;
 pub mod purge;
 pub mod receipt;
+pub mod reconcile;
 pub mod record;
 pub mod record_line;
 pub mod redrive;

@@ -1,6 +1,7 @@
 //! Puts the parts together: from checked configuration to running pipelines, and their orderly end.
 
 mod build;
+mod reconcile;
 mod replay;
 mod running;
 
@@ -14,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 pub use self::build::{Pipeline, connection, lookup, open_registry, open_store, purger, reader_settings};
+pub use self::reconcile::{NotBegun, Reconciler, Scope};
 pub use self::replay::{Replayer, Unready};
 use crate::config::Config;
 use crate::http::{self, HttpState};

@@ -20,7 +20,7 @@ use crate::store::{Store, StoreError};
 
 /// A pipeline that takes records from elsewhere.
 pub struct Replayer {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     relay: Option<Arc<Relay>>,
     stop: CancellationToken,
 }

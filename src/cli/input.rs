@@ -11,6 +11,7 @@ use clap::Args;
 use tokio::sync::mpsc;
 
 use super::Failure;
+use crate::config;
 use crate::kafka::client::Connection;
 use crate::kafka::window::{Bound, Window, WindowError, WindowOptions};
 use crate::record::Record;
@@ -25,13 +26,13 @@ pub struct WindowArgs {
     /// One partition alone.
     #[arg(long, requires = "topic")]
     partition: Option<i32>,
-    /// The first record: an offset, a time (RFC 3339, or milliseconds since 1970), `beginning` or `end`. Numbers from
-    /// 1000000000000 on are times; `offset:N` and `ms:N` say which.
+    /// The first record: an offset, a time (RFC 3339, milliseconds since 1970, or how long ago, such as `2h`),
+    /// `beginning` or `end`. Numbers from 1000000000000 on are times; `offset:N` and `ms:N` say which.
     #[arg(long, requires = "topic", default_value = "beginning", value_parser = bound)]
-    from: Bound,
+    pub from: Bound,
     /// Where to end; what it names is outside. Never later than the end of the topic as it is now.
     #[arg(long, requires = "topic", default_value = "end", value_parser = bound)]
-    to: Bound,
+    pub to: Bound,
     /// Records at most, all partitions together.
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
@@ -75,7 +76,7 @@ const TIMES: i64 = 1_000_000_000_000;
 
 fn bound(text: &str) -> Result<Bound, String> {
     let number = |text: &str| text.parse::<i64>().ok().filter(|number| *number >= 0);
-    let fault = || "neither an offset, a time, `beginning` nor `end`".to_owned();
+    let fault = || "neither an offset, a time, a duration such as `2h`, `beginning` nor `end`".to_owned();
     match text.split_once(':') {
         _ if text == "beginning" => Ok(Bound::Beginning),
         _ if text == "end" => Ok(Bound::End),
@@ -84,8 +85,16 @@ fn bound(text: &str) -> Result<Bound, String> {
         _ => match number(text) {
             Some(time) if time >= TIMES => Ok(Bound::Time(time)),
             Some(offset) => Ok(Bound::Offset(offset)),
-            None => text.parse::<jiff::Timestamp>().map(|t| Bound::Time(t.as_millisecond())).map_err(|_| fault()),
+            None => time(text).map(|time| Bound::Time(time.as_millisecond())).ok_or_else(fault),
         },
+    }
+}
+
+/// A time, or how long ago it was.
+fn time(text: &str) -> Option<jiff::Timestamp> {
+    match config::duration(text) {
+        Some(ago) => jiff::Timestamp::now().checked_sub(ago).ok(),
+        None => text.parse().ok(),
     }
 }
 
@@ -361,7 +370,9 @@ mod tests {
         ] {
             assert_eq!(bound(text), Ok(expected), "{text}");
         }
-        for text in ["", "-1", "yesterday", "offset:", "ms:x", "2026-11-30"] {
+        let Ok(Bound::Time(ago)) = bound("2h") else { panic!("two hours ago") };
+        assert!((jiff::Timestamp::now().as_millisecond() - ago - 7_200_000).abs() < 60_000);
+        for text in ["", "-1", "2 weeks", "yesterday", "offset:", "ms:x", "2026-11-30"] {
             assert!(bound(text).is_err(), "{text}");
         }
     }

@@ -12,6 +12,7 @@ mod output;
 mod progress;
 mod purge;
 mod receipts;
+mod reconcile;
 mod replay;
 mod run;
 mod standing;
@@ -61,6 +62,8 @@ enum Command {
     DeadLetters(dead_letters::DeadLettersCommand),
     /// Takes rows out that are older than the retention, as the daemon does by itself.
     Purge(purge::PurgeArgs),
+    /// Compares every record of a window of a topic with the inbox, the dead letters and the receipts.
+    Reconcile(reconcile::ReconcileArgs),
     /// What each partition is doing, and why it stands.
     #[command(subcommand)]
     Lanes(lanes::LanesCommand),
@@ -183,6 +186,7 @@ async fn command(command: Command) -> Done {
         Command::Receipts(command) => receipts::run(&command).await,
         Command::DeadLetters(command) => dead_letters::run(&command).await,
         Command::Purge(args) => purge::run(&args).await,
+        Command::Reconcile(args) => reconcile::run(&args).await,
         Command::Lanes(command) => lanes::run(&command).await,
         Command::Config(ConfigCommand::Schema) => {
             output::json(&config::schema());

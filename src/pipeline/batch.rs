@@ -121,7 +121,7 @@ impl Reader {
     }
 
     /// A record that cannot be decoded: what was salvaged of it finds its route and its id, perhaps.
-    pub(super) fn undecodable(&mut self, record: &Record, generation: i64, fault: Fault) -> Entry {
+    pub(crate) fn undecodable(&mut self, record: &Record, generation: i64, fault: Fault) -> Entry {
         let settings = Arc::clone(&self.settings);
         let salvaged = self.decoder.salvage(record);
         match select_faulty(&settings.routes, record, salvaged.as_ref()) {

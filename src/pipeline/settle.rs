@@ -306,7 +306,7 @@ impl<'a, 't> Desk<'a, 't> {
     async fn dead_letter(&mut self, subject: &Subject<'_>, class: &str, why: Why<'_>) -> Result<bool, StoreError> {
         let record = &subject.item.record;
         let letter = NewDeadLetter {
-            dead_letter_key: dead_letter_key(subject, class),
+            dead_letter_key: dead_letter_key(subject.key, class, subject.digest),
             pipeline: &self.shared.pipeline,
             route: subject.route.map(|index| &*self.shared.reader.routes[index].name),
             inbox_key: subject.key,
@@ -400,9 +400,9 @@ pub(super) const OPERATOR: &str = "operator";
 pub(super) const WAITING: &str = "waiting";
 
 /// The same for the same fault of the same content: a redelivery is not parked again.
-fn dead_letter_key(subject: &Subject<'_>, class: &str) -> [u8; 32] {
+pub(crate) fn dead_letter_key(inbox_key: &[u8], class: &str, digest: Option<&str>) -> [u8; 32] {
     let mut hash = Sha256::new();
-    for part in [subject.key, class.as_bytes(), subject.digest.unwrap_or("").as_bytes()] {
+    for part in [inbox_key, class.as_bytes(), digest.unwrap_or("").as_bytes()] {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }

@@ -22,6 +22,7 @@ pub mod outbox;
 pub mod probe;
 pub mod purge;
 pub mod queues;
+pub mod reconcile;
 pub mod redrive;
 pub mod row_versions;
 mod tx;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use countersign::receipt::Receipt;
 
 use crate::broker::Rec;
+use crate::daemon::program;
 use crate::payments::{CHARGE, TABLES, payment};
 use crate::wait::until;
 use crate::world::World;
@@ -152,5 +153,20 @@ impl Business {
             let status = if self.fates[id] == Fate::Booked { "SUCCESS" } else { "FAILED" };
             assert!(texts.iter().all(|text| text.contains(status)), "{id}: {texts:?}");
         }
+        self.reconciled(world);
+    }
+
+    /// The product's own oracle agrees: every record of the topic has its outcome, and every outcome its receipt.
+    fn reconciled(&self, world: &World) {
+        let config = world.file(&world.config(CHARGE));
+        let arguments = ["reconcile", "-c", config.to_str().unwrap(), "--topic", &world.topic, "--receipts"];
+        let ended = program().args(arguments).args(["--output", "json"]).output().unwrap();
+        let (report, errors) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+        assert_eq!(ended.status.code(), Some(0), "{report}{errors}");
+        let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+        assert_eq!((&report["status"], &report["checked"]), (&"clean".into(), &self.records.into()), "{report:#}");
+        // A conflict is none where its dead letter is; nothing waits, nothing is left to do.
+        let done = ["matched", "parked", "conflict"].map(|outcome| report["outcomes"][outcome].as_u64().unwrap());
+        assert_eq!(done.iter().sum::<u64>(), self.records as u64, "{report:#}");
     }
 }

@@ -35,6 +35,7 @@ mod payments;
 mod poison;
 mod process;
 mod proxy;
+mod reconcile;
 mod redrive;
 mod registry;
 mod registry_server;

@@ -24,7 +24,7 @@ const LAYERS: &[(u8, &[&str])] = &[
     ),
     (1, &["store", "gate", "failpoint"]),
     (2, &["kafka", "effect", "registry"]),
-    (3, &["pipeline", "relay", "sweeper", "lookup", "purge", "redrive"]),
+    (3, &["pipeline", "relay", "sweeper", "lookup", "purge", "reconcile", "redrive"]),
     (4, &["config", "http", "supervisor", "check"]),
     (5, &["app", "cli", "lib", "main"]),
 ];

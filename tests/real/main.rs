@@ -17,6 +17,7 @@ mod kafka;
 mod killed_connect;
 mod killed_daemon;
 mod matrix;
+mod reconciling;
 mod registry;
 mod schemas;
 mod shop;
