@@ -139,7 +139,10 @@ impl Gate for RedisGate {
     }
 
     async fn probe(&self) {
-        self.run::<()>(redis::pipe().cmd("PING").ignore()).await;
+        // A write, for a replica and a Redis that is full answer a PING and take no claim.
+        let name = format!("countersign:{}:probe", self.pipeline);
+        let ttl = self.options.claim_ttl.as_millis() as u64;
+        self.run::<()>(redis::pipe().cmd("SET").arg(name).arg("").arg("PX").arg(ttl).ignore()).await;
     }
 
     fn healthy(&self) -> bool {

@@ -1,6 +1,7 @@
 //! The work that goes on while everything breaks, and the oracle that says whether it came out right.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use countersign::receipt::Receipt;
 
@@ -24,8 +25,14 @@ enum Fate {
 #[derive(Default)]
 pub struct Business {
     fates: BTreeMap<String, Fate>,
+    /// Each message as it was sent first.
+    sent: Vec<Rec>,
     conflicts: usize,
     records: usize,
+    /// Copies of messages among the records.
+    pub repeats: usize,
+    /// The database lost outcomes that it had: they come a second time, at another hour.
+    pub went_back: bool,
 }
 
 pub const PARTITIONS: i32 = 2;
@@ -47,7 +54,10 @@ impl Business {
         let mut batch = Vec::new();
         for n in from..from + messages {
             let (id, on) = (format!("m-{n:05}"), n as i32 % PARTITIONS);
-            let mut put = |record: Rec| batch.push(record.on(on));
+            let mut put = |record: Rec| {
+                self.sent.push(record.clone().on(on));
+                batch.push(record.on(on));
+            };
             let fate = match n % 50 {
                 17 => {
                     put(Rec::new(id.as_str(), "{broken").key("bob"));
@@ -66,6 +76,7 @@ impl Business {
                 // As a connector that was killed sends it again.
                 let again = batch.last().unwrap().clone();
                 batch.push(again);
+                self.repeats += 1;
             }
             if n % 50 == 41 {
                 batch.push(payment(&id, "bob", 77).on(on));
@@ -75,6 +86,31 @@ impl Business {
         }
         self.records += batch.len();
         world.send(&batch).await;
+    }
+
+    /// Sends messages again that were sent before, at new offsets, as a connector does that lost its place.
+    pub async fn repeat(&mut self, world: &World, messages: Range<usize>) {
+        let batch = &self.sent[messages];
+        self.records += batch.len();
+        self.repeats += batch.len();
+        world.send(batch).await;
+    }
+
+    pub fn messages(&self) -> usize {
+        self.sent.len()
+    }
+
+    pub fn records(&self) -> usize {
+        self.records
+    }
+
+    /// An operator's tool sets the group's offset of each partition back to the row's, or to the beginning.
+    pub async fn set_offsets_back(&self, world: &World, to_the_beginning: bool) {
+        for partition in 0..PARTITIONS {
+            let next = world.lane(partition).await.map_or(0, |row| row.next_offset);
+            let offset = if to_the_beginning { 0 } else { next };
+            world.broker.commit(&world.name, &world.topic, partition, offset, "");
+        }
     }
 
     fn count(&self, fate: Fate) -> usize {
@@ -134,10 +170,13 @@ impl Business {
         });
         assert_eq!(inbox, expected.collect::<Vec<_>>());
 
-        // Delivered at least once, and always the same.
+        // Delivered at least once, and always the same. What was lost and found again has its hours anew.
         let mut receipts: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         let mut conflicts = BTreeSet::new();
-        for receipt in world.pushed().await {
+        for mut receipt in world.pushed().await {
+            if self.went_back {
+                (receipt.received_at, receipt.finished_at) = (String::new(), None);
+            }
             let Receipt { receipt_id, message_id, .. } = &receipt;
             let id = message_id.clone().unwrap_or_default();
             if receipt.code.as_deref() == Some("CONFLICT") {

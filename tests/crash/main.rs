@@ -14,13 +14,23 @@ mod daemon;
 mod database;
 #[path = "../it/payments.rs"]
 mod payments;
+#[path = "../it/proxy.rs"]
+mod proxy;
 #[path = "../it/wait.rs"]
 mod wait;
 #[path = "../it/world.rs"]
 mod world;
 
 mod business;
+mod cache;
+mod forgetful;
+mod going_back;
 mod machine;
 mod migrating;
+mod network;
+mod outages;
 mod points;
+mod rivals;
+mod server;
+mod service;
 mod zombie;

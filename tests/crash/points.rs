@@ -25,7 +25,7 @@ pub const POINTS: [&str; 10] = [
 const ANSWERS: [&str; 7] =
     ["after-inbox", "after-effect", "before-commit", "after-commit", "before-produce", "after-produce", "after-mark"];
 
-fn redis() -> String {
+pub fn redis() -> String {
     std::env::var("COUNTERSIGN_REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1:16379".to_owned())
 }
 

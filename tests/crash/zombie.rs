@@ -14,7 +14,7 @@ const SHARED: [Engine; 2] = [Engine::Postgres, Engine::MariaDb];
 /// was told of, with offsets and receipts on their way.
 const ASLEEP: [&str; 5] = ["after-claim", "after-effect", "after-commit", "after-store-offset", "after-produce"];
 
-async fn asleep(daemon: &Daemon) {
+pub async fn asleep(daemon: &Daemon) {
     let status = format!("/proc/{}/stat", daemon.child.id());
     until("a daemon that is stopped", || async {
         let stat = std::fs::read_to_string(&status).unwrap();

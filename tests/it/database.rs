@@ -34,6 +34,8 @@ pub struct Database {
     /// For what the test itself writes and reads.
     pub store: Store,
     name: String,
+    /// The server's address, without the database.
+    server: String,
     /// Files of the test, the SQLite database among them.
     pub dir: TempDir,
 }
@@ -45,20 +47,25 @@ pub fn open(url: &str) -> Store {
 
 impl Database {
     pub async fn create(engine: Engine, name: &str) -> Self {
+        Self::create_on(&engine.server(), engine, name).await
+    }
+
+    /// On a server of the caller's own.
+    pub async fn create_on(address: &str, engine: Engine, name: &str) -> Self {
         let dir = TempDir::new().unwrap();
         let url = match engine {
             Engine::Sqlite => format!("sqlite:{}", dir.path().join("it.db").display()),
             Engine::Postgres | Engine::MariaDb => {
-                let server = open(&engine.server());
+                let server = open(address);
                 let made = server.write(&format!("CREATE DATABASE {name}"), Vec::new()).await;
-                made.unwrap_or_else(|error| panic!("{engine:?} of the test stack: {error}"));
+                made.unwrap_or_else(|error| panic!("{engine:?} at {address}: {error}"));
                 server.close().await;
-                with_database(&engine.server(), name)
+                with_database(address, name)
             }
         };
         let store = open(&url);
         store.migrate(&format!("epoch-of-{name}")).await.unwrap();
-        Self { engine, url, store, name: name.to_owned(), dir }
+        Self { engine, url, store, name: name.to_owned(), server: address.to_owned(), dir }
     }
 
     pub async fn remove(&self) {
@@ -68,7 +75,7 @@ impl Database {
             Engine::MariaDb => "",
             Engine::Sqlite => return,
         };
-        let server = open(&self.engine.server());
+        let server = open(&self.server);
         server.write(&format!("DROP DATABASE {}{force}", self.name), Vec::new()).await.unwrap();
         server.close().await;
     }

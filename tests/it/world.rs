@@ -81,12 +81,27 @@ static WORLDS: AtomicU32 = AtomicU32::new(0);
 
 impl World {
     async fn new(engine: Engine) -> Self {
-        let name = format!("it_{}_{}", std::process::id(), WORLDS.fetch_add(1, Ordering::Relaxed));
+        let name = Self::new_name();
+        let db = Database::create(engine, &name).await;
+        Self::around(name, db)
+    }
+
+    /// With a database on a server of the caller's own.
+    pub async fn on_server(address: &str, engine: Engine) -> Self {
+        let name = Self::new_name();
+        let db = Database::create_on(address, engine, &name).await;
+        Self::around(name, db)
+    }
+
+    fn new_name() -> String {
+        format!("it_{}_{}", std::process::id(), WORLDS.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn around(name: String, db: Database) -> Self {
         let broker = Broker::start();
         let (topic, receipts) = (format!("{name}.events"), format!("{name}.receipts"));
         broker.cluster.create_topic(&topic, PARTITIONS, 1).unwrap();
         broker.cluster.create_topic(&receipts, PARTITIONS, 1).unwrap();
-        let db = Database::create(engine, &name).await;
         Self { name, topic, receipts, broker, db }
     }
 

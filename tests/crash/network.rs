@@ -1,0 +1,161 @@
+//! The ways to database and Redis: cut, stalled, robbed of answers; and hosts that are never heard of again.
+
+use std::time::{Duration, Instant};
+
+use rand::Rng as _;
+
+use crate::business::Business;
+use crate::outages::seeded;
+use crate::points::redis;
+use crate::proxy::Proxy;
+use crate::server::SERVERS;
+use crate::service::{Plan, Service, recovers};
+use crate::wait::until;
+use crate::world::on;
+use crate::zombie::asleep;
+
+const LIMITS: &str = "batch = 20\ntransaction_timeout = \"1s\"\n";
+
+#[test]
+fn whatever_the_ways_to_database_and_redis_do_nothing_is_lost_or_doubled() {
+    on(&SERVERS, |world| async move {
+        let mut rng = seeded();
+        let mut business = Business::begin(&world).await;
+        let (store, cache) = (Proxy::before_url(&world.db.url).await, Proxy::before_url(&redis()).await);
+        let gate = cache.instead_of(&redis());
+        let service =
+            Plan { gate: &gate, store: Some(store.instead_of(&world.db.url)), limits: LIMITS, ..Plan::default() }
+                .start(&world);
+        business.send(&world, 40).await;
+        business.finished(&world).await;
+        let mut deaf = 0;
+        for _ in 0..24 {
+            business.send(&world, 40).await;
+            let messages = business.messages();
+            let from = rng.random_range(0..messages - 20);
+            business.repeat(&world, from..from + 20).await;
+            tokio::time::sleep(Duration::from_millis(rng.random_range(0..150))).await;
+            let while_it_lasts = Duration::from_millis(rng.random_range(10..700));
+            let fault = rng.random_range(0..10);
+            match fault {
+                0 | 1 => store.cut_once().await,
+                2 => {
+                    store.cut(true);
+                    tokio::time::sleep(while_it_lasts).await;
+                    store.cut(false);
+                }
+                3 => {
+                    store.stall(true);
+                    tokio::time::sleep(while_it_lasts).await;
+                    store.stall(false);
+                }
+                4 | 5 => store.rob("COMMIT"),
+                6 => store.rob("countersign_outbox"),
+                // Noticed only by the time that an answer takes.
+                7 if deaf < 2 => {
+                    deaf += 1;
+                    store.vanish();
+                }
+                8 => {
+                    cache.stall(true);
+                    tokio::time::sleep(while_it_lasts).await;
+                    cache.stall(false);
+                }
+                9 => cache.rob("SET"),
+                _ => cache.cut_once().await,
+            }
+        }
+        recovers(&world, &business, "all of that").await;
+        business.proves_right(&world).await;
+        service.end();
+    });
+}
+
+#[test]
+fn a_commit_whose_answer_is_lost_is_looked_up_and_counted_once() {
+    on(&SERVERS, |world| async move {
+        let mut business = Business::begin(&world).await;
+        let store = Proxy::before_url(&world.db.url).await;
+        let service = Plan { store: Some(store.instead_of(&world.db.url)), ..Plan::default() }.start(&world);
+        business.send(&world, 20).await;
+        business.finished(&world).await;
+        for lost in 1..=8 {
+            store.rob("COMMIT");
+            business.send(&world, 50).await;
+            store.until_robbed(lost).await;
+            business.finished(&world).await;
+        }
+        assert_eq!(service.metric("records_total", "duplicate").await, business.repeats as f64);
+        let all = service.metric("records_total", "").await;
+        assert_eq!(all, business.records() as f64, "consumed = the sum of all outcomes");
+        business.proves_right(&world).await;
+        service.end();
+    });
+}
+
+/// A way on which nothing is ever answered is given up once the server should long have ended the statement itself.
+#[test]
+fn a_way_that_goes_deaf_is_given_up() {
+    on(&SERVERS, |world| async move {
+        let mut business = Business::begin(&world).await;
+        let store = Proxy::before_url(&world.db.url).await;
+        let service =
+            Plan { store: Some(store.instead_of(&world.db.url)), limits: LIMITS, ..Plan::default() }.start(&world);
+        business.send(&world, 50).await;
+        business.finished(&world).await;
+        store.vanish();
+        business.send(&world, 50).await;
+        recovers(&world, &business, "a deaf way").await;
+        business.proves_right(&world).await;
+        service.end();
+    });
+}
+
+/// Where it is when it is never heard of again, with locks on the lane's row, on inbox rows, on accounts.
+const HOLDING: [&str; 3] = ["after-inbox", "after-effect", "before-commit"];
+
+#[test]
+fn a_host_that_vanishes_with_its_locks_holds_up_its_successor_for_seconds() {
+    on(&SERVERS, |world| async move {
+        let mut business = Business::begin(&world).await;
+        for point in HOLDING {
+            // Each with a way of its own, which stays open to the server.
+            let store = Proxy::before_url(&world.db.url).await;
+            let points = format!("{point}=1*return(stop)");
+            let mut lost = Plan {
+                store: Some(store.instead_of(&world.db.url)),
+                // As it is by default: the bound must not rest on a short one.
+                limits: "batch = 20\n",
+                points: &points,
+                ..Plan::default()
+            }
+            .start(&world);
+            business.send(&world, 60).await;
+            asleep(&lost.daemon).await;
+            store.vanish();
+            lost.daemon.kill();
+            let mut tx = world.db.store.begin().await.unwrap();
+            let locked = tx.fetch("SELECT epoch FROM countersign_lanes FOR UPDATE NOWAIT", Vec::new()).await;
+            assert!(locked.is_err(), "it holds its locks");
+            drop(tx);
+            let began = Instant::now();
+            let successor = Service::start(&world);
+            business.send(&world, 60).await;
+            business.finished(&world).await;
+            let took = began.elapsed();
+            println!("{:?}: {:.1} s after a host vanished {point}", world.db.engine, took.as_secs_f64());
+            // Its session in the group ends after 3 s, what it left in the database 5 s after its last statement.
+            assert!(took < Duration::from_secs(12), "{took:?} {point}");
+            business.holds(&world).await;
+            successor.end();
+        }
+        until("the last of its locks", || async {
+            let mut tx = world.db.store.begin().await.unwrap();
+            tx.fetch("SELECT epoch FROM countersign_lanes FOR UPDATE NOWAIT", Vec::new()).await.ok().map(drop)
+        })
+        .await;
+        let last = Service::start(&world);
+        business.proves_right(&world).await;
+        last.end();
+    });
+}

@@ -1,0 +1,490 @@
+//! A database server of one test's own, on a port and in a folder that go with it: to be killed, filled, and put back.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use countersign::store::Store;
+use tempfile::TempDir;
+
+use crate::database::{Engine, open};
+use crate::proxy::Proxy;
+use crate::wait::PATIENCE;
+use crate::world::{World, free_port};
+
+/// Engines that have a server.
+pub const SERVERS: [Engine; 2] = [Engine::Postgres, Engine::MariaDb];
+
+/// Who may do everything, and who works: owner of its databases and nothing more.
+const ADMIN: &str = "countersign";
+const WORKER: &str = "app";
+
+pub struct Server {
+    pub engine: Engine,
+    pub port: u16,
+    dir: TempDir,
+    child: Option<Child>,
+    options: Vec<String>,
+    number: u32,
+}
+
+/// Runs a property on each of these engines at once, each with a server and a world of its own. Test and daemon reach
+/// the server by way of a proxy, so that another one can take its place.
+pub fn with_servers<F, W>(engines: &[Engine], property: F)
+where
+    F: Fn(Rc<World>, Server, Rc<Proxy>) -> W + Sync,
+    W: Future<Output = ()>,
+{
+    let failed: Vec<String> = std::thread::scope(|scope| {
+        let threads: Vec<_> = engines.iter().map(|engine| scope.spawn(|| alone(*engine, &property))).collect();
+        let ended = engines.iter().zip(threads).map(|(engine, thread)| (engine, thread.join()));
+        ended.filter(|(_, ended)| ended.is_err()).map(|(engine, _)| format!("{engine:?}")).collect()
+    });
+    assert!(failed.is_empty(), "failed on {}", failed.join(" and "));
+}
+
+fn alone<F, W>(engine: Engine, property: &F)
+where
+    F: Fn(Rc<World>, Server, Rc<Proxy>) -> W,
+    W: Future<Output = ()>,
+{
+    let server = Server::start(engine);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let way = Rc::new(runtime.block_on(Proxy::before(server.host())));
+    let world = runtime.block_on(World::on_server(&way.instead_of(&server.url()), engine));
+    let test = property(Rc::new(world), server, Rc::clone(&way));
+    let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(test)));
+    if ended.is_err() {
+        eprintln!("^ on {engine:?}");
+    }
+    runtime.shutdown_timeout(Duration::from_secs(2));
+    if let Err(panic) = ended {
+        resume_unwind(panic);
+    }
+}
+
+impl Server {
+    pub fn start(engine: Engine) -> Self {
+        let mut server = Self::folder(engine, None);
+        copy(&template(engine), &server.data());
+        server.up();
+        server
+    }
+
+    /// Its data on a file system of so many megabytes of its own.
+    pub fn start_within(engine: Engine, megabytes: u32) -> Self {
+        let mut server = Self::folder(engine, Some(megabytes));
+        copy(&template(engine), &server.data());
+        server.up();
+        server
+    }
+
+    fn folder(engine: Engine, megabytes: Option<u32>) -> Self {
+        let dir = TempDir::new().unwrap();
+        if let Some(megabytes) = megabytes {
+            let size = format!("size={megabytes}m");
+            let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(dir.path()).status();
+            assert!(mounted.unwrap().success(), "a small file system can be mounted");
+        }
+        // The server's user passes through it.
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        Self { engine, port: port(), dir, child: None, options: Vec::new(), number: 1 }
+    }
+
+    fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn host(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    fn url_of(&self, user: &str) -> String {
+        let (scheme, database) = match self.engine {
+            Engine::Postgres => ("postgres", "postgres"),
+            Engine::MariaDb => ("mariadb", "mysql"),
+            Engine::Sqlite => unreachable!("a file has no server"),
+        };
+        format!("{scheme}://{user}@{}/{database}", self.host())
+    }
+
+    /// For the daemon and the test's own tables.
+    pub fn url(&self) -> String {
+        self.url_of(WORKER)
+    }
+
+    /// One statement of somebody who may do everything.
+    pub async fn admin(&self, sql: &str) {
+        let store = self.open_admin();
+        store.write(sql, Vec::new()).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        store.close().await;
+    }
+
+    pub fn open_admin(&self) -> Store {
+        open(&self.url_of(ADMIN))
+    }
+
+    /// Of somebody who may do everything.
+    pub fn admin_url(&self) -> String {
+        self.url_of(ADMIN)
+    }
+
+    /// The same for a world's database, not by way of the proxy.
+    pub fn database(&self, world: &World) -> String {
+        let mut url = url::Url::parse(&self.admin_url()).unwrap();
+        url.set_path(url::Url::parse(&world.db.url).unwrap().path());
+        url.to_string()
+    }
+
+    pub fn lives(&mut self) -> bool {
+        let lives = self.child.as_mut().is_some_and(|child| child.try_wait().unwrap().is_none());
+        if !lives {
+            self.kill();
+        }
+        lives
+    }
+
+    /// Options for the next start.
+    pub fn options(&mut self, options: &[&str]) {
+        self.options = options.iter().map(|option| (*option).to_owned()).collect();
+    }
+
+    pub fn up(&mut self) {
+        let log = File::options().create(true).append(true).open(self.dir.path().join("log")).unwrap();
+        let mut command = self.command();
+        command.args(&self.options).stdout(log.try_clone().unwrap()).stderr(log).stdin(Stdio::null());
+        self.child = Some(command.spawn().unwrap());
+        self.answers();
+    }
+
+    fn command(&self) -> Command {
+        let (data, port, dir) = (self.data(), self.port, self.dir.path().display());
+        let mut command = as_user(self.engine, &binary(self.engine, "server"));
+        match self.engine {
+            // What a killed process has written is the kernel's: only a machine that dies needs fsync.
+            Engine::Postgres => command.arg("-D").arg(data).args([
+                "-c",
+                "listen_addresses=127.0.0.1",
+                "-c",
+                &format!("port={port}"),
+                "-c",
+                "unix_socket_directories=",
+                "-c",
+                "fsync=off",
+                "-c",
+                "wal_level=replica",
+                "-c",
+                "shared_buffers=16MB",
+                "-c",
+                "restart_after_crash=off",
+            ]),
+            _ => command.arg("--no-defaults").arg(format!("--datadir={}", data.display())).args([
+                "--bind-address=127.0.0.1",
+                "--skip-name-resolve",
+                "--character-set-server=utf8mb4",
+                "--innodb-flush-method=nosync",
+                "--log-bin=binlog",
+                "--binlog-format=ROW",
+                &format!("--server-id={}", self.number),
+                &format!("--port={port}"),
+                &format!("--socket={dir}/data/sock"),
+                &format!("--pid-file={dir}/data/pid"),
+                MARIADB_LOG,
+            ]),
+        };
+        command
+    }
+
+    fn answers(&mut self) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let ended = self.child.as_mut().unwrap().try_wait().unwrap();
+            assert!(ended.is_none() && Instant::now() < deadline, "{:?} does not start: {}", self.engine, self.log());
+            if self.greets() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Asked without a runtime: the caller may be inside one.
+    fn greets(&self) -> bool {
+        let port = self.port.to_string();
+        let mut command = match self.engine {
+            Engine::Postgres => {
+                let mut command = Command::new(binary(self.engine, "pg_isready"));
+                command.args(["-q", "-h", "127.0.0.1", "-p", &port]);
+                command
+            }
+            _ => {
+                let mut command = Command::new("mariadb-admin");
+                command.args(["--no-defaults", "-h", "127.0.0.1", "-P", &port, "-u", ADMIN, "ping"]);
+                command
+            }
+        };
+        command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    }
+
+    pub fn log(&self) -> String {
+        let log = fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(20)..].join("\n")
+    }
+
+    /// SIGKILL for the server and all of its processes, in the middle of whatever they do.
+    pub fn kill(&mut self) {
+        let Some(mut child) = self.child.take() else { return };
+        let id = child.id();
+        // So that it begins no new one meanwhile.
+        signal("STOP", &[id]);
+        let mut family = children(id);
+        family.push(id);
+        signal("KILL", &family);
+        child.wait().unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        while family.iter().any(|id| runs(*id)) {
+            assert!(Instant::now() < deadline, "killed processes are still there");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// An orderly end that does not wait for clients.
+    pub fn stop(&mut self) {
+        let Some(mut child) = self.child.take() else { return };
+        let how = if self.engine == Engine::Postgres { "INT" } else { "TERM" };
+        signal(how, &[child.id()]);
+        let deadline = Instant::now() + PATIENCE;
+        while child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "{:?} does not end: {}", self.engine, self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// A copy of the data of a server that is down.
+    pub fn back_up(&self) -> PathBuf {
+        assert!(self.child.is_none(), "files of a server at work are no backup");
+        let backup = self.dir.path().join("backup");
+        copy(&self.data(), &backup);
+        backup
+    }
+
+    /// Puts the copy back in the place of the data.
+    pub fn restore(&self, backup: &Path) {
+        assert!(self.child.is_none());
+        fs::remove_dir_all(self.data()).unwrap();
+        copy(backup, &self.data());
+    }
+
+    /// A second server that follows this one by way of `link`, begun with the data of this one.
+    pub async fn replica(&mut self, link: u16) -> Self {
+        self.stop();
+        let mut replica = Self::folder(self.engine, None);
+        copy(&self.data(), &replica.data());
+        self.up();
+        replica.number = self.number + 1;
+        match self.engine {
+            Engine::Postgres => {
+                let file = replica.data().join("standby.signal");
+                File::create(&file).unwrap();
+                give(self.engine, &file);
+                let primary = format!("primary_conninfo=host=127.0.0.1 port={link} user={ADMIN} application_name=replica");
+                replica.options(&["-c", &primary]);
+                replica.up();
+            }
+            _ => {
+                // Events that this server has written since the copy was made are after the start of its last file.
+                let admin = self.open_admin();
+                let status = admin.read("SHOW MASTER STATUS", Vec::new()).await.unwrap();
+                let file = status[0].text(0).unwrap();
+                admin.close().await;
+                replica.up();
+                let change = format!(
+                    "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={link}, MASTER_USER='{ADMIN}', \
+                     MASTER_LOG_FILE='{file}', MASTER_LOG_POS=4, MASTER_CONNECT_RETRY=1"
+                );
+                replica.admin(&change).await;
+                replica.admin("START SLAVE").await;
+            }
+        }
+        replica
+    }
+
+    /// Makes a replica the master of its data, as late as it is.
+    pub async fn promote(&mut self) {
+        match self.engine {
+            Engine::Postgres => {
+                let admin = self.open_admin();
+                admin.read("SELECT pg_promote(true, 30)", Vec::new()).await.unwrap();
+                admin.close().await;
+            }
+            _ => {
+                self.admin("STOP SLAVE").await;
+                self.admin("RESET SLAVE ALL").await;
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+        // Fails where nothing is mounted.
+        let _ = Command::new("umount").arg("-q").arg(self.dir.path()).stderr(Stdio::null()).status();
+    }
+}
+
+/// Small, for it is copied for each test.
+const MARIADB_LOG: &str = "--innodb-log-file-size=16M";
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
+fn user(engine: Engine) -> &'static str {
+    if engine == Engine::Postgres { "postgres" } else { "mysql" }
+}
+
+/// PostgreSQL refuses root; started by root, the servers run as the users that their packages made.
+fn as_user(engine: Engine, program: &Path) -> Command {
+    if !is_root() {
+        return Command::new(program);
+    }
+    let user = user(engine);
+    let mut command = Command::new("setpriv");
+    command.args([&format!("--reuid={user}"), &format!("--regid={user}"), "--init-groups"]).arg(program);
+    command
+}
+
+fn give(engine: Engine, path: &Path) {
+    if is_root() {
+        assert!(Command::new("chown").args(["-R", user(engine)]).arg(path).status().unwrap().success());
+    }
+}
+
+fn binary(engine: Engine, name: &str) -> PathBuf {
+    let name = if name == "server" && engine == Engine::Postgres { "postgres" } else { name };
+    if engine != Engine::Postgres {
+        let found = ["/usr/sbin/mariadbd", "/usr/libexec/mariadbd", "/usr/bin/mariadbd"];
+        let found = found.into_iter().map(PathBuf::from).find(|path| path.exists());
+        return found.expect("mariadbd is installed, as for the test stack");
+    }
+    let versions = fs::read_dir("/usr/lib/postgresql").expect("PostgreSQL is installed, as for the test stack");
+    let newest = versions.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()).max();
+    PathBuf::from(format!("/usr/lib/postgresql/{}/bin/{name}", newest.unwrap()))
+}
+
+fn copy(from: &Path, to: &Path) {
+    let copied = Command::new("cp").args(["-a", "--reflink=auto"]).arg(from).arg(to).status().unwrap();
+    assert!(copied.success(), "{} to {}", from.display(), to.display());
+}
+
+/// Below the range from which the kernel takes ports for clients: it must still be free after a restart.
+fn port() -> u16 {
+    loop {
+        let port = rand::random_range(20_000..32_000);
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// Where tools find the server.
+pub fn tool(name: &str) -> Command {
+    let postgres = name.starts_with("pg_");
+    Command::new(if postgres { binary(Engine::Postgres, name) } else { PathBuf::from(name) })
+}
+
+fn signal(name: &str, ids: &[u32]) {
+    let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
+    // A child may have ended meanwhile.
+    let _ = Command::new("kill").arg(format!("-{name}")).args(ids).stderr(Stdio::null()).status().unwrap();
+}
+
+/// State and parent of a process.
+fn stat(id: u32) -> Option<(char, u32)> {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // The name in parentheses may hold anything.
+    let mut words = stat.rsplit_once(") ")?.1.split(' ');
+    Some((words.next()?.chars().next()?, words.next()?.parse().ok()?))
+}
+
+fn runs(id: u32) -> bool {
+    stat(id).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
+}
+
+fn children(parent: u32) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    ids.filter(|id| stat(*id).is_some_and(|(_, its)| its == parent)).collect()
+}
+
+/// The data of a new server, made once and kept beside the test programs.
+fn template(engine: Engine) -> PathBuf {
+    static MAKING: Mutex<()> = Mutex::new(());
+    let _one = MAKING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let template = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{engine:?}-template-1"));
+    if template.exists() {
+        return template;
+    }
+    let mut server = Server::folder(engine, None);
+    let data = server.data();
+    let log = File::create(server.dir.path().join("made")).unwrap();
+    if is_root() {
+        fs::create_dir(&data).unwrap();
+        give(engine, &data);
+    }
+    let mut make = match engine {
+        Engine::Postgres => {
+            let mut make = as_user(engine, &binary(engine, "initdb"));
+            make.arg("-D").arg(&data).args(["-U", ADMIN, "--auth=trust", "-E", "UTF8", "--locale=C.UTF-8", "-N"]);
+            make
+        }
+        _ => {
+            let mut make = as_user(engine, Path::new("mariadb-install-db"));
+            make.arg("--no-defaults").arg(format!("--datadir={}", data.display()));
+            make.args(["--auth-root-authentication-method=normal", "--skip-test-db", MARIADB_LOG]);
+            make
+        }
+    };
+    let made = make.stdout(log.try_clone().unwrap()).stderr(log).status().unwrap();
+    let said = || fs::read_to_string(server.dir.path().join("made")).unwrap();
+    assert!(made.success(), "{engine:?}: {}", said());
+    let users = server.dir.path().join("users.sql");
+    match engine {
+        Engine::Postgres => {
+            server.up();
+            let sql = format!("CREATE ROLE {WORKER} LOGIN CREATEDB");
+            let made = Command::new("psql").args([&server.url_of(ADMIN), "-Xqc", &sql]).status().unwrap();
+            assert!(made.success());
+        }
+        _ => {
+            // The anonymous users of a fresh MariaDB would shadow the others.
+            let sql = format!(
+                "DELETE FROM mysql.global_priv WHERE User = '';\nFLUSH PRIVILEGES;\n\
+                 CREATE USER '{ADMIN}'@'%';\nGRANT ALL PRIVILEGES ON *.* TO '{ADMIN}'@'%' WITH GRANT OPTION;\n\
+                 CREATE USER '{WORKER}'@'%';\nGRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, INDEX, \
+                 REFERENCES, LOCK TABLES ON *.* TO '{WORKER}'@'%';\n"
+            );
+            fs::write(&users, sql).unwrap();
+            server.options(&[&format!("--init-file={}", users.display())]);
+            server.up();
+        }
+    }
+    server.stop();
+    // Whole or not at all, whoever else makes one.
+    let unfinished = template.with_extension(free_port().to_string());
+    copy(&data, &unfinished);
+    if fs::rename(&unfinished, &template).is_err() {
+        fs::remove_dir_all(&unfinished).unwrap();
+    }
+    template
+}
