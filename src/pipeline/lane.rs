@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use rand::Rng as _;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::attempt::Lane;
 use super::batch::Reader;
@@ -30,6 +30,8 @@ const RETRY: Duration = Duration::from_millis(500);
 /// A lane that was read less than this ago cannot have been overtaken by retention.
 const STOOD: Duration = Duration::from_secs(5);
 const REFUSED_LOOK: Duration = Duration::from_secs(5);
+/// A lane without records looks this often whether its row is as it left it.
+const QUIET_LOOK: Duration = Duration::from_secs(5);
 
 /// The group's offset and its metadata, if it has one.
 type Committed = Option<(i64, String)>;
@@ -241,6 +243,7 @@ impl Work<'_> {
                 biased;
                 () = stop.cancelled() => return Halt::Stopped,
                 fetched = self.reader.fetch(next, options.batch, options.batch_bytes) => fetched,
+                () = self.dispossessed(&processor) => return Halt::Fenced,
             };
             if let Some(error) = fetched.error.filter(|_| fetched.records.is_empty()) {
                 self.lanes.set(&self.name, LaneState::Retrying(error));
@@ -284,6 +287,24 @@ impl Work<'_> {
                 if waiting.is_empty() {
                     break;
                 }
+            }
+        }
+    }
+
+    /// Ends once the lane's row is another's, or behind what was committed. A lane at work learns that from its fence;
+    /// while no record comes nobody else looks, and what a restored database has lost would be missing until one does.
+    async fn dispossessed(&self, processor: &Processor) {
+        loop {
+            tokio::time::sleep(QUIET_LOOK).await;
+            match self.shared.store.lane(&self.key).await {
+                Ok(row) => {
+                    let known_next = processor.known_next.load(Ordering::Relaxed);
+                    let tenure = processor.lane.tenure.as_ref();
+                    if !row.is_some_and(|row| tenure.is_some_and(|tenure| tenure.owns(&row, known_next))) {
+                        return;
+                    }
+                }
+                Err(error) => debug!(%error, "a quiet lane could not look at its row"),
             }
         }
     }

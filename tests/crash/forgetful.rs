@@ -51,10 +51,7 @@ impl Scene<'_> {
     async fn refused(&mut self, by: &str) {
         let before = self.verdicts("unavailable").await;
         self.work().await;
-        until("work without a gate", || async {
-            (self.verdicts("unavailable").await > before).then_some(())
-        })
-        .await;
+        until("work without a gate", || async { (self.verdicts("unavailable").await > before).then_some(()) }).await;
         self.done(by).await;
         self.service.says(200, "the gate does not answer").await;
         until("the gauge", || async { (self.service.metric("gate_up", "").await == 0.0).then_some(()) }).await;
@@ -71,10 +68,8 @@ impl Scene<'_> {
 
     async fn end(self) {
         // Nothing that came twice was applied twice, and nothing that came once was taken for a repeat.
-        let (all, duplicates) = (
-            self.service.metric("records_total", "").await,
-            self.service.metric("records_total", "duplicate").await,
-        );
+        let (all, duplicates) =
+            (self.service.metric("records_total", "").await, self.service.metric("records_total", "duplicate").await);
         assert_eq!((all, duplicates), (self.business.records() as f64, self.business.repeats as f64));
         self.business.proves_right(self.world).await;
         self.service.end();
@@ -82,7 +77,7 @@ impl Scene<'_> {
 }
 
 fn short(gate: &str) -> String {
-    // Business quotes it: the other settings of the section come along.
+    // It is quoted by whoever uses it, and another setting of the same section comes along.
     format!("{gate}\"\ntimeout = \"300ms")
 }
 
@@ -123,7 +118,8 @@ fn a_redis_that_forgets_changes_nothing() {
         let busy = scene.verdicts("busy").await;
         scene.work().await;
         scene.done("keys of another type").await;
-        assert!(scene.verdicts("busy").await >= busy + 60.0);
+        // All but the undecodable ones, of which nothing is asked.
+        assert!(scene.verdicts("busy").await >= busy + 55.0);
         scene.end().await;
     });
 }
@@ -143,12 +139,14 @@ fn a_redis_that_refuses_is_said_and_done_without() {
         scene.refused("NOREPLICAS").await;
         cache.run("CONFIG SET min-replicas-to-write 0").await;
 
-        std::fs::remove_dir_all(cache.dir()).unwrap();
+        // Nothing can be put in the place of a folder.
+        let snapshot = cache.dir().join("dump.rdb");
+        std::fs::create_dir(&snapshot).unwrap();
         cache.save_after("3600 1").await;
         cache.run("BGSAVE").await;
         cache.until_info("rdb_last_bgsave_status", "err").await;
         scene.refused("MISCONF").await;
-        std::fs::create_dir(cache.dir()).unwrap();
+        std::fs::remove_dir(&snapshot).unwrap();
         cache.run("BGSAVE").await;
         cache.until_info("rdb_last_bgsave_status", "ok").await;
 

@@ -8,7 +8,7 @@ use crate::world::everywhere;
 const TABLES: [&str; 5] = ["inbox", "outbox", "dead_letters", "lanes", "meta"];
 
 /// The tables that `migrate` made, by name.
-async fn tables(db: &Database) -> Vec<String> {
+pub async fn tables(db: &Database) -> Vec<String> {
     let from = match db.engine {
         Engine::Postgres => "FROM information_schema.tables WHERE table_schema = current_schema()",
         Engine::MariaDb => "FROM information_schema.tables WHERE table_schema = DATABASE()",

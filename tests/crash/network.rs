@@ -9,7 +9,7 @@ use crate::outages::seeded;
 use crate::points::redis;
 use crate::proxy::Proxy;
 use crate::server::SERVERS;
-use crate::service::{Plan, Service, recovers};
+use crate::service::{Plan, RECOVERY, Service, recovers};
 use crate::wait::until;
 use crate::world::on;
 use crate::zombie::asleep;
@@ -145,7 +145,7 @@ fn a_host_that_vanishes_with_its_locks_holds_up_its_successor_for_seconds() {
             let took = began.elapsed();
             println!("{:?}: {:.1} s after a host vanished {point}", world.db.engine, took.as_secs_f64());
             // Its session in the group ends after 3 s, what it left in the database 5 s after its last statement.
-            assert!(took < Duration::from_secs(12), "{took:?} {point}");
+            assert!(took < RECOVERY, "{took:?} {point}");
             business.holds(&world).await;
             successor.end();
         }

@@ -89,7 +89,11 @@ fn a_commit_in_doubt_when_the_server_died_is_looked_up() {
 fn a_server_that_refuses_for_a_while_is_waited_for_and_nothing_is_parked_for_it() {
     with_servers(&SERVERS, |world, mut server, _way| async move {
         server.stop();
-        let few = if world.db.engine == Engine::Postgres { ["-c", "max_connections=25"] } else { ["--max-connections=25"; 2] };
+        let few = if world.db.engine == Engine::Postgres {
+            ["-c", "max_connections=25"]
+        } else {
+            ["--max-connections=25"; 2]
+        };
         server.options(&few);
         server.up();
         reconnect(&world).await;
@@ -192,8 +196,13 @@ async fn serializable(world: &World, server: &Server, business: &mut Business) {
     let (begin, out) = match world.db.engine {
         Engine::Postgres => {
             let database = world.db.url.rsplit('/').next().unwrap();
-            server.admin(&format!("ALTER DATABASE {database} SET default_transaction_isolation = 'serializable'")).await;
-            ("BEGIN ISOLATION LEVEL SERIALIZABLE", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app'")
+            server
+                .admin(&format!("ALTER DATABASE {database} SET default_transaction_isolation = 'serializable'"))
+                .await;
+            (
+                "BEGIN ISOLATION LEVEL SERIALIZABLE",
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app'",
+            )
         }
         _ => {
             server.admin("SET GLOBAL TRANSACTION ISOLATION LEVEL SERIALIZABLE").await;

@@ -272,7 +272,8 @@ impl Server {
     /// A copy of the data of a server that is down.
     pub fn back_up(&self) -> PathBuf {
         assert!(self.child.is_none(), "files of a server at work are no backup");
-        let backup = self.dir.path().join("backup");
+        let number = fs::read_dir(self.dir.path()).unwrap().count();
+        let backup = self.dir.path().join(format!("backup-{number}"));
         copy(&self.data(), &backup);
         backup
     }
@@ -296,7 +297,8 @@ impl Server {
                 let file = replica.data().join("standby.signal");
                 File::create(&file).unwrap();
                 give(self.engine, &file);
-                let primary = format!("primary_conninfo=host=127.0.0.1 port={link} user={ADMIN} application_name=replica");
+                let primary =
+                    format!("primary_conninfo=host=127.0.0.1 port={link} user={ADMIN} application_name=replica");
                 replica.options(&["-c", &primary]);
                 replica.up();
             }

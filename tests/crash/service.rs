@@ -74,9 +74,9 @@ impl Service {
     pub async fn metric(&self, name: &str, label: &str) -> f64 {
         let (_, text) = self.get("/metrics").await;
         let of_it = |line: &&str| {
-            line.strip_prefix("countersign_").and_then(|line| line.strip_prefix(name)).is_some_and(|rest| {
-                rest.starts_with('{') && rest.contains(label)
-            })
+            line.strip_prefix("countersign_")
+                .and_then(|line| line.strip_prefix(name))
+                .is_some_and(|rest| rest.starts_with('{') && rest.contains(label))
         };
         text.lines().filter(of_it).filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
     }
@@ -89,7 +89,11 @@ impl Service {
             if now == status && body.contains(text) {
                 return;
             }
-            assert!(Instant::now() < deadline, "not {status} with {text:?} but {now}: {body}\n{}", self.daemon.last_words());
+            assert!(
+                Instant::now() < deadline,
+                "not {status} with {text:?} but {now}: {body}\n{}",
+                self.daemon.last_words()
+            );
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
