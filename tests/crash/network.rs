@@ -159,3 +159,45 @@ fn a_host_that_vanishes_with_its_locks_holds_up_its_successor_for_seconds() {
         last.end();
     });
 }
+
+/// How the database is away when the daemon is asked to end.
+#[derive(Clone, Copy, Debug)]
+enum Away {
+    Cut,
+    Deaf,
+    /// In the middle of a commit.
+    InDoubt,
+}
+
+#[test]
+fn a_daemon_that_is_asked_to_end_while_its_database_is_away_ends_in_time() {
+    on(&SERVERS, |world| async move {
+        let mut business = Business::begin(&world).await;
+        for away in [Away::Cut, Away::Deaf, Away::InDoubt] {
+            let store = Proxy::before_url(&world.db.url).await;
+            let plan = Plan { store: Some(store.instead_of(&world.db.url)), limits: "batch = 20\n", ..Plan::default() };
+            let service = plan.start(&world);
+            business.send(&world, 40).await;
+            business.finished(&world).await;
+            match away {
+                Away::Cut => store.cut(true),
+                Away::Deaf => store.stall(true),
+                Away::InDoubt => store.rob_and_hold("COMMIT"),
+            }
+            business.send(&world, 40).await;
+            if matches!(away, Away::InDoubt) {
+                store.until_robbed(1).await;
+                store.cut(true);
+            }
+            // Into whatever waiting that leads.
+            tokio::time::sleep(Duration::from_millis(800)).await;
+            let began = Instant::now();
+            service.end();
+            println!("{:?}: {:.1} s to the end, {away:?}", world.db.engine, began.elapsed().as_secs_f64());
+            assert!(began.elapsed() < Duration::from_secs(8), "{:?} {away:?}", began.elapsed());
+        }
+        let last = Service::start(&world);
+        business.proves_right(&world).await;
+        last.end();
+    });
+}
