@@ -34,6 +34,7 @@ mod pause;
 mod payments;
 mod poison;
 mod process;
+#[allow(dead_code, reason = "the crash suite has more use for it")]
 mod proxy;
 mod reconcile;
 mod redrive;

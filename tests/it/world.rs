@@ -87,6 +87,7 @@ impl World {
     }
 
     /// With a database on a server of the caller's own.
+    #[allow(dead_code, reason = "the crash suite has such servers")]
     pub async fn on_server(address: &str, engine: Engine) -> Self {
         let name = Self::new_name();
         let db = Database::create_on(address, engine, &name).await;
