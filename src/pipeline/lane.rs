@@ -16,7 +16,7 @@ use super::tenure::Tenure;
 use super::{Shared, unique_word};
 use crate::kafka::{Assigned, PartitionReader};
 use crate::offsets::{LostOffsets, Start, StartFacts, decide_start};
-use crate::store::lanes::LaneKey;
+use crate::store::lanes::{LaneKey, LaneRow};
 use crate::store::meta::{ADOPTING_EPOCH, FORMER_EPOCHS, STORE_EPOCH};
 use crate::store::{Meaning, StoreError};
 
@@ -296,14 +296,12 @@ impl Work<'_> {
     async fn dispossessed(&self, processor: &Processor) {
         loop {
             tokio::time::sleep(QUIET_LOOK).await;
+            let known_next = processor.known_next.load(Ordering::Relaxed);
+            let tenure = processor.lane.tenure.as_ref();
+            let ours = |row: &LaneRow| tenure.is_some_and(|tenure| tenure.owns(row, known_next));
             match self.shared.store.lane(&self.key).await {
-                Ok(row) => {
-                    let known_next = processor.known_next.load(Ordering::Relaxed);
-                    let tenure = processor.lane.tenure.as_ref();
-                    if !row.is_some_and(|row| tenure.is_some_and(|tenure| tenure.owns(&row, known_next))) {
-                        return;
-                    }
-                }
+                Ok(row) if row.as_ref().is_some_and(ours) => {}
+                Ok(_) => return,
                 Err(error) => debug!(%error, "a quiet lane could not look at its row"),
             }
         }

@@ -25,6 +25,7 @@ mod business;
 mod cache;
 mod forgetful;
 mod going_back;
+mod installed;
 mod machine;
 mod migrating;
 mod network;

@@ -65,8 +65,13 @@ fn whatever_the_ways_to_database_and_redis_do_nothing_is_lost_or_doubled() {
                 _ => cache.cut_once().await,
             }
         }
+        // A backlog, which takes as long as it takes; then nothing is left of all that.
+        business.finished(&world).await;
+        business.holds(&world).await;
+        business.send(&world, 40).await;
         recovers(&world, &business, "all of that").await;
         business.proves_right(&world).await;
+        service.says(200, "\"ready\"").await;
         service.end();
     });
 }

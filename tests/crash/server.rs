@@ -1,7 +1,7 @@
 //! A database server of one test's own, on a port and in a folder that go with it: to be killed, filled, and put back.
 
 use std::fs::{self, File};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,6 +13,7 @@ use countersign::store::Store;
 use tempfile::TempDir;
 
 use crate::database::{Engine, open};
+use crate::installed::{as_user, binary, children, copy, give, is_root, port, runs, signal};
 use crate::proxy::Proxy;
 use crate::wait::PATIENCE;
 use crate::world::{World, free_port};
@@ -346,88 +347,6 @@ impl Drop for Server {
 
 /// Small, for it is copied for each test.
 const MARIADB_LOG: &str = "--innodb-log-file-size=16M";
-
-fn is_root() -> bool {
-    fs::metadata("/proc/self").unwrap().uid() == 0
-}
-
-fn user(engine: Engine) -> &'static str {
-    if engine == Engine::Postgres { "postgres" } else { "mysql" }
-}
-
-/// PostgreSQL refuses root; started by root, the servers run as the users that their packages made.
-fn as_user(engine: Engine, program: &Path) -> Command {
-    if !is_root() {
-        return Command::new(program);
-    }
-    let user = user(engine);
-    let mut command = Command::new("setpriv");
-    command.args([&format!("--reuid={user}"), &format!("--regid={user}"), "--init-groups"]).arg(program);
-    command
-}
-
-fn give(engine: Engine, path: &Path) {
-    if is_root() {
-        assert!(Command::new("chown").args(["-R", user(engine)]).arg(path).status().unwrap().success());
-    }
-}
-
-fn binary(engine: Engine, name: &str) -> PathBuf {
-    let name = if name == "server" && engine == Engine::Postgres { "postgres" } else { name };
-    if engine != Engine::Postgres {
-        let found = ["/usr/sbin/mariadbd", "/usr/libexec/mariadbd", "/usr/bin/mariadbd"];
-        let found = found.into_iter().map(PathBuf::from).find(|path| path.exists());
-        return found.expect("mariadbd is installed, as for the test stack");
-    }
-    let versions = fs::read_dir("/usr/lib/postgresql").expect("PostgreSQL is installed, as for the test stack");
-    let newest = versions.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()).max();
-    PathBuf::from(format!("/usr/lib/postgresql/{}/bin/{name}", newest.unwrap()))
-}
-
-fn copy(from: &Path, to: &Path) {
-    let copied = Command::new("cp").args(["-a", "--reflink=auto"]).arg(from).arg(to).status().unwrap();
-    assert!(copied.success(), "{} to {}", from.display(), to.display());
-}
-
-/// Below the range from which the kernel takes ports for clients: it must still be free after a restart.
-fn port() -> u16 {
-    loop {
-        let port = rand::random_range(20_000..32_000);
-        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
-}
-
-/// Where tools find the server.
-pub fn tool(name: &str) -> Command {
-    let postgres = name.starts_with("pg_");
-    Command::new(if postgres { binary(Engine::Postgres, name) } else { PathBuf::from(name) })
-}
-
-fn signal(name: &str, ids: &[u32]) {
-    let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
-    // A child may have ended meanwhile.
-    let _ = Command::new("kill").arg(format!("-{name}")).args(ids).stderr(Stdio::null()).status().unwrap();
-}
-
-/// State and parent of a process.
-fn stat(id: u32) -> Option<(char, u32)> {
-    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The name in parentheses may hold anything.
-    let mut words = stat.rsplit_once(") ")?.1.split(' ');
-    Some((words.next()?.chars().next()?, words.next()?.parse().ok()?))
-}
-
-fn runs(id: u32) -> bool {
-    stat(id).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
-}
-
-fn children(parent: u32) -> Vec<u32> {
-    let entries = fs::read_dir("/proc").unwrap().flatten();
-    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    ids.filter(|id| stat(*id).is_some_and(|(_, its)| its == parent)).collect()
-}
 
 /// The data of a new server, made once and kept beside the test programs.
 fn template(engine: Engine) -> PathBuf {
