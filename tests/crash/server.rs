@@ -339,6 +339,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            let lives = self.lives();
+            eprintln!("{:?}, alive: {lives}: {}", self.engine, self.log());
+        }
         self.kill();
         // Fails where nothing is mounted.
         let _ = Command::new("umount").arg("-q").arg(self.dir.path()).stderr(Stdio::null()).status();
