@@ -49,7 +49,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// A paused lane looks this often whether it may go on.
 pub(super) const PAUSED_LOOK: Duration = Duration::from_millis(500);
 /// So does one that was stopped by something fatal.
-const STOPPED_LOOK: Duration = Duration::from_secs(15);
+const STOPPED_LOOK: Duration = Duration::from_secs(10);
 /// Failures at one place, with a database that answers, after which the batch is taken apart.
 const STUBBORN: u32 = 3;
 

@@ -49,12 +49,17 @@ impl Scene<'_> {
 
     /// Work while Redis does not do as asked: the inbox does it alone, and everybody is told.
     async fn refused(&mut self, by: &str) {
+        self.unheeded(by).await;
+        self.service.says(200, "the gate does not answer").await;
+        until("the gauge", || async { (self.service.metric("gate_up", "").await == 0.0).then_some(()) }).await;
+    }
+
+    /// The same with trouble that is over before anybody can look.
+    async fn unheeded(&mut self, by: &str) {
         let before = self.verdicts("unavailable").await;
         self.work().await;
         until("work without a gate", || async { (self.verdicts("unavailable").await > before).then_some(()) }).await;
         self.done(by).await;
-        self.service.says(200, "the gate does not answer").await;
-        until("the gauge", || async { (self.service.metric("gate_up", "").await == 0.0).then_some(()) }).await;
     }
 
     /// It works again by itself.
@@ -167,7 +172,7 @@ fn a_redis_that_refuses_is_said_and_done_without() {
         // It has its marks on disk, and takes its time to read them.
         cache.run("SAVE").await;
         cache.restart(&["--key-load-delay", "3000", "--loading-process-events-interval-bytes", "1024"]);
-        scene.refused("LOADING").await;
+        scene.unheeded("LOADING").await;
         cache.connect().await;
         scene.heeded().await;
         scene.end().await;
