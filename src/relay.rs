@@ -191,7 +191,7 @@ impl Relay {
         let gone: Vec<&PendingReceipt> = receipts.iter().filter(|receipt| gone.contains(&receipt.id)).collect();
         self.store.delivered(&gone).await?;
         failpoint::at("after-mark").await?;
-        self.observe(&receipts, delivered.len());
+        self.observe(&gone);
         Ok(if delivered.len() == ROUND { Round::More } else { Round::Done })
     }
 
@@ -234,11 +234,11 @@ impl Relay {
         lease_name(&self.pipeline, lane)
     }
 
-    fn observe(&self, receipts: &[PendingReceipt], delivered: usize) {
+    fn observe(&self, delivered: &[&PendingReceipt]) {
         let pipeline = &[&*self.pipeline];
-        self.metrics.receipts_delivered.with_label_values(pipeline).inc_by(delivered as u64);
+        self.metrics.receipts_delivered.with_label_values(pipeline).inc_by(delivered.len() as u64);
         let now = jiff::Timestamp::now();
-        for receipt in receipts.iter().take(delivered) {
+        for receipt in delivered {
             if let Ok(created) = receipt.created_at.parse::<jiff::Timestamp>() {
                 let seconds = now.duration_since(created).as_secs_f64().max(0.0);
                 self.metrics.receipt_delivery.with_label_values(pipeline).observe(seconds);

@@ -3,25 +3,30 @@
 //! It works without an assignment: the inbox row is its fence. Taking a row compares the attempt, so that of two
 //! sweepers only one runs it.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::future::try_join_all;
 use rand::Rng as _;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use crate::debezium::event::Fault;
 use crate::decision::{Outcome, Refusal, RefusalKind};
 use crate::effect::Delivery;
+use crate::message::{Digest, MessageId};
 use crate::pipeline::Shared;
 use crate::pipeline::alone::apply_alone;
 use crate::pipeline::apply::is_retry;
-use crate::pipeline::batch::{Entry, Item, Reader};
+use crate::pipeline::batch::{Entry, Faulty, Item, Reader};
 use crate::pipeline::intake::{self, Hindrance};
 use crate::pipeline::settle::settle_alone;
+use crate::receipt::code;
 use crate::record_line;
 use crate::registry::Registry;
-use crate::store::StoreError;
-use crate::store::inbox_entries::Waiting;
+use crate::store::inbox_entries::{InboxEntry, Waiting};
+use crate::store::{Meaning, StoreError, Tx};
 
 pub struct Sweeper {
     pub shared: Arc<Shared>,
@@ -29,6 +34,8 @@ pub struct Sweeper {
 
 const LOOK: Duration = Duration::from_millis(500);
 const ROUND: i64 = 100;
+/// Messages that are tried side by side.
+const AT_ONCE: usize = 4;
 
 /// Why a message was not tried, or not to an end.
 pub enum Untried {
@@ -61,24 +68,38 @@ impl Sweeper {
         }
     }
 
-    /// Tries every message whose time has come; true if more of them may be due at once.
+    /// Tries every message whose time has come; true if more of them may be due at once. Several at a time, for one whose
+    /// row is locked must not hold up the others: of one queue there is only the first among them.
     pub async fn round(&self) -> Result<bool, StoreError> {
         let queues = self.shared.by_key.contains(&true);
         let due = self.shared.store.due_waiting(&self.shared.pipeline, queues, ROUND).await?;
-        let mut more = due.len() == ROUND as usize;
+        let round = Round {
+            more: AtomicBool::new(due.len() == ROUND as usize),
+            down: AtomicBool::new(false),
+            due: Mutex::new(due.into_iter()),
+            queues,
+        };
+        try_join_all((0..AT_ONCE).map(|_| self.work(&round))).await?;
+        self.shared.receipts.notify_one();
+        Ok(round.more.into_inner())
+    }
+
+    async fn work(&self, round: &Round) -> Result<(), StoreError> {
         let mut reader = Reader::new(Arc::clone(&self.shared.reader));
-        let mut registry = self.shared.registry.as_ref();
-        let mut down = false;
-        for waiting in &due {
-            match self.try_once(&mut reader, registry, waiting).await {
+        while let Some(waiting) = round.next() {
+            let down = round.down.load(Ordering::Relaxed);
+            let registry = self.shared.registry.as_ref().filter(|_| !down);
+            match self.try_once(&mut reader, registry, &waiting).await {
                 Ok(outcome) => {
                     // Whoever stands behind it in the queue of its key comes next.
-                    more |= queues && outcome.is_some_and(|outcome| !is_retry(&outcome));
+                    if round.queues && outcome.is_some_and(|outcome| !is_retry(&outcome)) {
+                        round.more.store(true, Ordering::Relaxed);
+                    }
                     continue;
                 }
                 // What was asked for it would be asked for the others too: not in this round.
                 Err(Untried::Unread(hindrance @ Hindrance::Outage { .. })) => {
-                    (registry, down) = (None, true);
+                    round.down.store(true, Ordering::Relaxed);
                     warn!("messages set aside wait for a schema: {}", hindrance.into_reason());
                 }
                 Err(Untried::Unread(_)) if down => {}
@@ -89,12 +110,9 @@ impl Sweeper {
             }
             // One that cannot be tried must not hold up the others: it comes again later.
             let delay = self.shared.options.retry.delay_after(waiting.attempts).as_millis() as i64;
-            self.shared.store.postpone(waiting, delay).await?;
+            self.shared.store.postpone(&waiting, delay).await?;
         }
-        if !due.is_empty() {
-            self.shared.receipts.notify_one();
-        }
-        Ok(more)
+        Ok(())
     }
 
     /// Tries a message now; None if another one has it.
@@ -105,13 +123,34 @@ impl Sweeper {
         waiting: &Waiting,
     ) -> Result<Option<Outcome>, Untried> {
         let item = item(reader, registry, waiting).await?;
-        let unexpected = |what: &str| StoreError::Unexpected(what.to_owned());
-        let Entry::Message { key, message } = &item.entry else {
-            return Err(unexpected("a message set aside is none any more: has its route changed?").into());
-        };
-        if *key != waiting.key {
-            return Err(unexpected("a message set aside has another id now").into());
+        match &item.entry {
+            Entry::Message { key, .. } if *key == waiting.key => {}
+            Entry::Message { .. } => return self.changed(item, waiting, "it has another id now").await,
+            Entry::Faulty(faulty) => {
+                let why = faulty.fault.to_string();
+                return self.changed(item, waiting, &why).await;
+            }
+            Entry::Skip(reason) => {
+                let why = format!("it would be skipped now: {}", reason.as_str());
+                return self.changed(item, waiting, &why).await;
+            }
         }
+        match self.apply(&item, waiting).await {
+            // A definite answer of the COMMIT, or of a constraint that no step has.
+            Err(error)
+                if matches!(
+                    error.meaning(),
+                    Meaning::Unique | Meaning::ForeignKey | Meaning::Check | Meaning::Poison
+                ) =>
+            {
+                self.changed(item, waiting, &error.for_people()).await
+            }
+            other => Ok(other?),
+        }
+    }
+
+    async fn apply(&self, item: &Item, waiting: &Waiting) -> Result<Option<Outcome>, StoreError> {
+        let Entry::Message { message, .. } = &item.entry else { return Ok(None) };
         let mut tx = self.shared.store.begin().await?;
         let token = rand::rng().random::<i64>();
         if !tx.take_waiting(waiting, token).await? {
@@ -123,12 +162,39 @@ impl Sweeper {
             Ok(outcome) => outcome,
             Err(error) => {
                 tx.rollback().await;
-                return Err(error.into());
+                return Err(error);
             }
         };
+        self.settled(tx, item, outcome, waiting).await
+    }
+
+    /// A message that is none any more, by a change of the configuration or of its schema, or that the database refuses
+    /// without saying which step: it counts as a try, and is parked at the bound.
+    async fn changed(&self, item: Item, waiting: &Waiting, why: &str) -> Result<Option<Outcome>, Untried> {
+        let rows = self.shared.store.inbox_entries(vec![waiting.key.clone()]).await?;
+        let Some(row) = rows.into_iter().next() else { return Ok(None) };
+        let mut tx = self.shared.store.begin().await?;
+        let token = rand::rng().random::<i64>();
+        if !tx.take_waiting(waiting, token).await? {
+            tx.rollback().await;
+            return Ok(None);
+        }
+        let (code, reason) = (code::DATA_REFUSED.to_owned(), why.to_owned());
+        let outcome = Outcome::Refused(Refusal { kind: RefusalKind::Retry, code, reason, clean: true });
+        let item = Item { entry: Entry::Faulty(Box::new(faulty_of(&self.shared, &row, why))), ..item };
+        Ok(self.settled(tx, &item, outcome, waiting).await?)
+    }
+
+    async fn settled(
+        &self,
+        mut tx: Tx,
+        item: &Item,
+        outcome: Outcome,
+        waiting: &Waiting,
+    ) -> Result<Option<Outcome>, StoreError> {
         let attempts = waiting.attempts + 1;
         let outcome = self.bounded(outcome, attempts);
-        settle_alone(&self.shared, &mut tx, &item, &outcome, (attempts, &waiting.received_at)).await?;
+        settle_alone(&self.shared, &mut tx, item, &outcome, (attempts, &waiting.received_at)).await?;
         match tx.commit().await {
             // Unknown: the row tells at the next look, for it is either still waiting or finished.
             Err(error @ StoreError::CommitUnknown(_)) => {
@@ -153,6 +219,37 @@ impl Sweeper {
             }
             other => other,
         }
+    }
+}
+
+/// What a round has to do, shared by those who do it.
+struct Round {
+    due: Mutex<std::vec::IntoIter<Waiting>>,
+    queues: bool,
+    more: AtomicBool,
+    /// The registry is away.
+    down: AtomicBool,
+}
+
+impl Round {
+    fn next(&self) -> Option<Waiting> {
+        self.due.lock().unwrap_or_else(PoisonError::into_inner).next()
+    }
+}
+
+/// A message by its row, where its record makes none any more.
+fn faulty_of(shared: &Shared, row: &InboxEntry, why: &str) -> Faulty {
+    let text = |text: &Option<String>| text.as_deref().map(Arc::from);
+    Faulty {
+        key: row.key.clone(),
+        class: "retries",
+        fault: Fault::new(code::DATA_REFUSED, why),
+        id: row.message_id.clone().map(MessageId::new),
+        correlation_id: text(&row.correlation_id),
+        source_app: text(&row.source_app),
+        route: shared.reader.routes.iter().position(|route| *route.name == *row.route),
+        derived_id: false,
+        digest: Digest::from_stored(row.digest.as_deref().unwrap_or_default()),
     }
 }
 

@@ -127,4 +127,3 @@ CREATE TABLE countersign_reconcile_diffs (
     kind            VARCHAR(64) NOT NULL,
     detail          TEXT NOT NULL
 ) ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
-CREATE INDEX countersign_reconcile_diffs_batch ON countersign_reconcile_diffs (batch_id);

@@ -127,4 +127,3 @@ CREATE TABLE countersign_reconcile_diffs (
     kind            TEXT NOT NULL,
     detail          TEXT NOT NULL
 );
-CREATE INDEX countersign_reconcile_diffs_batch ON countersign_reconcile_diffs (batch_id);

@@ -8,3 +8,6 @@ ALTER TABLE countersign_dead_letters ADD COLUMN edited_value BLOB NULL;
 ALTER TABLE countersign_dead_letters ADD COLUMN decided_by TEXT NULL;
 ALTER TABLE countersign_dead_letters ADD COLUMN decided_why TEXT NULL;
 CREATE INDEX countersign_reconcile_diffs_batch ON countersign_reconcile_diffs (batch_id);
+
+-- Why a lane stands, as far as its owner could say.
+ALTER TABLE countersign_lanes ADD COLUMN standing TEXT NULL;

@@ -37,6 +37,8 @@ pub enum AppError {
     Kafka(#[from] rdkafka::error::KafkaError),
     #[error("a lane ended badly: {0}")]
     Lane(#[source] tokio::task::JoinError),
+    #[error("a task beside the lanes ended badly: {0}")]
+    Task(#[source] tokio::task::JoinError),
     #[error("kafka gave up: {0}")]
     Group(String),
     #[error("{path}: another daemon works on this file: {source}")]

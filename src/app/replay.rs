@@ -16,6 +16,7 @@ use crate::pipeline::{Shared, unique_word};
 use crate::redrive::Redriver;
 use crate::relay::Relay;
 use crate::store::inspect::Distrust;
+use crate::store::migrate::VERSION;
 use crate::store::{Store, StoreError};
 
 /// A pipeline that takes records from elsewhere.
@@ -63,7 +64,7 @@ impl Replayer {
 
     /// Whether the tables are there and can be trusted.
     pub async fn ready(&self) -> Result<(), Unready> {
-        match self.shared.store.distrust().await? {
+        match self.shared.store.distrust(VERSION).await? {
             Some(distrust) => Err(Unready::Tables(distrust)),
             None => Ok(()),
         }

@@ -19,6 +19,7 @@ use crate::offsets::LostOffsets;
 use crate::pipeline::lane::{self, LaneOptions};
 use crate::pipeline::{Shared, unique_word};
 use crate::relay::Relay;
+use crate::store::migrate::VERSION;
 use crate::supervisor::{PipelineView, observe};
 use crate::sweeper::Sweeper;
 
@@ -69,7 +70,7 @@ impl Running {
             relaying.spawn(async move { relay.run(stop).await });
         }
         let mut lanes = JoinSet::new();
-        let followed = self.follow(&consumer, assigned, &mut lanes, &stop).await;
+        let followed = self.follow(&consumer, assigned, (&mut lanes, &mut tasks, &mut relaying), &stop).await;
         self.view.health.stopping();
         info!(pipeline = %self.shared.pipeline, "stopping");
         consumer.stop().await;
@@ -89,7 +90,7 @@ impl Running {
         &self,
         consumer: &Consumer,
         mut assigned: mpsc::UnboundedReceiver<Assigned>,
-        lanes: &mut JoinSet<()>,
+        (lanes, tasks, relaying): (&mut JoinSet<()>, &mut JoinSet<()>, &mut JoinSet<()>),
         stop: &CancellationToken,
     ) -> Result<(), AppError> {
         let options = LaneOptions {
@@ -112,6 +113,9 @@ impl Running {
                         return Err(AppError::Lane(error));
                     }
                 }
+                // Without it messages would wait, or receipts pile up, and nobody would hear of it.
+                Some(Err(error)) = tasks.join_next(), if !tasks.is_empty() => return Err(AppError::Task(error)),
+                Some(Err(error)) = relaying.join_next(), if !relaying.is_empty() => return Err(AppError::Task(error)),
                 _ = look.tick() => {
                     let state = consumer.state();
                     self.view.health.kafka(state.trouble);
@@ -129,8 +133,10 @@ impl Running {
 
     /// Waits until the database has tables that can be trusted. False if it was stopped before.
     async fn await_tables(&self, stop: &CancellationToken) -> bool {
+        // The version before will do, so that programs can be exchanged before the tables are; it has no queues.
+        let needed = if self.shared.by_key.contains(&true) { VERSION } else { VERSION - 1 };
         loop {
-            let fault = match self.shared.store.distrust().await {
+            let fault = match self.shared.store.distrust(needed).await {
                 Ok(None) => return true,
                 Ok(Some(distrust)) => distrust.to_string(),
                 Err(error) => error.with_advice(),

@@ -72,7 +72,8 @@ async fn table(name: &str, spec: &TableSpec, store: &Store) -> Check {
     let other = freely.map(|column| column.name.as_str()).find(|column| !spec.key.iter().any(|k| k == column));
     let tried = async {
         let mut tx = store.begin().await?;
-        let tried = tx.probe_target(&spec.table, &spec.key, other).await;
+        let all: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+        let tried = tx.probe_target(&spec.table, &all, other).await;
         tx.rollback().await;
         tried
     };

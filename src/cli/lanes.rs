@@ -68,8 +68,9 @@ pub async fn run(command: &LanesCommand) -> Done {
         }
         LanesCommand::Skip(args) => {
             let (store, key) = lane(&args.lane)?;
-            if let Some(to) = args.to {
-                within_log(&store, &key, &args.lane, to).await?;
+            match args.to {
+                Some(to) => within_log(&store, &key, &args.lane, to).await?,
+                None => stands(&store, &key).await?,
             }
             told(store.skip_lane(&key, args.to).await?, &args.lane, "skipping")
         }
@@ -84,6 +85,19 @@ fn lane(args: &LaneArgs) -> Result<(Store, LaneKey), Failure> {
         partition: args.partition,
     };
     Ok((open_store(&config)?, key))
+}
+
+/// A lane that works stands at no record: the next good one would be parked.
+async fn stands(store: &Store, key: &LaneKey) -> Done {
+    let lanes = store.lanes(&key.pipeline).await?;
+    let lane = lanes.iter().find(|lane| *lane.topic == *key.topic && lane.partition == i64::from(key.partition));
+    if lane.is_some_and(|lane| lane.paused.is_none() && lane.standing.is_none()) {
+        let LaneKey { topic, partition, .. } = key;
+        return Err(Failure::Usage(format!(
+            "{topic}/{partition} works, so there is no record to skip: pause it first, or say how far with `--to OFFSET`"
+        )));
+    }
+    Ok(())
 }
 
 /// Nobody means to park records that are not written yet, or those that have their outcome.
@@ -118,16 +132,17 @@ fn told(found: bool, args: &LaneArgs, what: &str) -> Done {
     Ok(())
 }
 
-/// What the lane's row says. Whether it works or stands for another reason only its process knows: see `/readyz`.
+/// What the lane's row says. Why it stands is what its owner last could write there; `/readyz` is fresh.
 fn state(lane: &LaneStatus) -> String {
     let skip = match lane.skip_to {
         Some(SKIP_NEXT) => ", the next record is to be skipped".to_owned(),
         Some(to) => format!(", everything below {to} is to be skipped"),
         None => String::new(),
     };
-    match &lane.paused {
-        Some(reason) => format!("paused{skip}: {reason}"),
-        None => format!("not paused{skip}"),
+    match (&lane.paused, &lane.standing) {
+        (Some(reason), _) => format!("paused{skip}: {reason}"),
+        (None, Some(reason)) => format!("stands{skip}: {reason}"),
+        (None, None) => format!("not paused{skip}"),
     }
 }
 

@@ -12,6 +12,7 @@ use crate::config;
 use crate::metrics::Metrics;
 use crate::purge::{PurgeError, Purged};
 use crate::store::inspect::Distrust;
+use crate::store::migrate::VERSION;
 
 #[derive(Args)]
 pub struct PurgeArgs {
@@ -40,7 +41,7 @@ pub async fn run(args: &PurgeArgs) -> Done {
         return Err(Failure::Usage(text.to_owned()));
     }
     let store = open_store(&config)?;
-    match store.distrust().await? {
+    match store.distrust(VERSION).await? {
         Some(why @ Distrust::Outdated) => return Err(Failure::Usage(why.to_string())),
         Some(why @ Distrust::Keys(_)) => return Err(Failure::Failed(why.to_string())),
         None => {}

@@ -48,6 +48,7 @@ impl From<AppError> for Failure {
             | AppError::Kafka(_)
             | AppError::Group(_)
             | AppError::Lane(_)
+            | AppError::Task(_)
             | AppError::Locked { .. } => Self::Failed(error.to_string()),
         }
     }

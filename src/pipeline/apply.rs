@@ -81,7 +81,9 @@ impl Attempt<'_> {
         queues: &mut Queues,
     ) -> Result<Option<Vec<Outcome>>, Failure> {
         let effect = &self.shared.effects[route];
+        let behind = run.iter().any(|delivery| queues.behind(self.order_key(delivery)).is_some());
         if self.mode == Mode::Plain
+            && !behind
             && let Some(done) = effect.apply_all(tx, run).await
         {
             let outcomes = done?;

@@ -10,7 +10,7 @@ use tracing::warn;
 use super::batch::{Entry, Item, Reader, Unready};
 use super::processor::{Halt, PAUSED_LOOK, Processor, backoff};
 use super::status::LaneState;
-use crate::debezium::avro::{SchemaRef, WriterSchema};
+use crate::debezium::avro::{SchemaId, SchemaRef, WriterSchema};
 use crate::debezium::event::Fault;
 use crate::record::Record;
 use crate::registry::{Registry, RegistryError};
@@ -62,7 +62,7 @@ impl Processor {
             let hindrance = match read {
                 Ok(items) => {
                     if told.is_some() {
-                        self.lanes.set(&self.lane_name(), LaneState::Running);
+                        self.works().await;
                     }
                     return Ok(items);
                 }
@@ -176,7 +176,10 @@ pub async fn ask(
     match registry.schema_of(schema, topic).await {
         Ok(writer) => Ok(Ok(writer)),
         // The registry is well, the record is not.
-        Err(error @ RegistryError::NotFound { .. }) => Ok(Err(Fault::new("schema_not_found", error.to_string()))),
+        Err(error @ RegistryError::NotFound { .. }) => {
+            let detail = format!("{error}{}", other_ids(schema));
+            Ok(Err(Fault::new("schema_not_found", detail)))
+        }
         Err(RegistryError::BadSchema(fault)) => Ok(Err(fault)),
         Err(error @ RegistryError::Unavailable { .. }) => {
             Err(Hindrance::Outage { retry_after: error.retry_after(), reason: error.to_string() })
@@ -185,5 +188,21 @@ pub async fn ask(
             Err(Hindrance::Setup(error.to_string()))
         }
         Err(error @ RegistryError::Ambiguous { .. }) => Err(Hindrance::Ambiguous(error.to_string())),
+    }
+}
+
+/// What a writer with another converter may have meant by the number.
+fn other_ids(schema: SchemaRef) -> &'static str {
+    match schema {
+        SchemaRef::Id(SchemaId::Global(_)) => {
+            "; if its writer puts content ids there, set `ids = \"content\"` in [registry]"
+        }
+        SchemaRef::Id(SchemaId::Content(_)) => {
+            "; if its writer puts global ids there, set `ids = \"global\"` in [registry]"
+        }
+        SchemaRef::Id(SchemaId::Confluent(_)) => {
+            "; if its writer puts Apicurio's global ids there, set `flavour = \"apicurio\"` in [registry]"
+        }
+        SchemaRef::Number { .. } => "",
     }
 }

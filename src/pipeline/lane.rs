@@ -1,8 +1,8 @@
 //! One lane: takes a partition over, reads it in batches, and ends with its assignment.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rand::Rng as _;
@@ -232,6 +232,8 @@ impl Work<'_> {
             lanes: self.lanes.clone(),
             stop: stop.clone(),
             known_next: AtomicI64::new(0),
+            // A former owner may have stood for a reason that is gone.
+            told: Mutex::new(Some((String::new(), Instant::now()))),
         };
         let mut reader = Reader::new(Arc::clone(&self.shared.reader));
         let options = &self.shared.options;

@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use rand::Rng as _;
 use tokio_util::sync::CancellationToken;
@@ -42,6 +42,8 @@ pub struct Processor {
     pub stop: CancellationToken,
     /// The next offset that this owner has committed last.
     pub known_next: AtomicI64,
+    /// What people were told last of why the lane stands, and when.
+    pub told: Mutex<Option<(String, Instant)>>,
 }
 
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -50,6 +52,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 pub(super) const PAUSED_LOOK: Duration = Duration::from_millis(500);
 /// So does one that was stopped by something fatal.
 const STOPPED_LOOK: Duration = Duration::from_secs(10);
+/// How long a lane that stands tries to say so in its row, and how soon it says something else.
+const TELL: Duration = Duration::from_secs(1);
+const TOLD: Duration = Duration::from_secs(2);
 /// Failures at one place, with a database that answers, after which the batch is taken apart.
 const STUBBORN: u32 = 3;
 
@@ -154,7 +159,7 @@ impl Processor {
             match attempted {
                 Ok(Attempted::Committed(committed)) => {
                     self.known_next.fetch_max(next, Ordering::Relaxed);
-                    self.lanes.set(&self.lane_name(), LaneState::Running);
+                    self.works().await;
                     self.shared.gate.confirm(&committed.marks).await;
                     let _ = failpoint::at("after-confirm").await;
                     self.count(&items[start..end], &committed);
@@ -230,7 +235,7 @@ impl Processor {
                     }
                     return Ok(());
                 }
-                if lasting && self.may_be_set_aside(&items[piece.range.start]).await {
+                if lasting && piece.aside.is_none() && self.may_be_set_aside(&items[piece.range.start]).await {
                     let item = &items[piece.range.start];
                     warn!(position = %item.record.position, %error, "set aside: it fails again and again, and other keys need not wait");
                     piece.aside = Some(error.for_people());
@@ -299,9 +304,49 @@ impl Processor {
         (Arc::clone(&self.lane.key.topic), self.lane.key.partition)
     }
 
+    /// The lane goes on.
+    pub(super) async fn works(&self) {
+        self.lanes.set(&self.lane_name(), LaneState::Running);
+        let stood = self.told.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if stood.is_some() {
+            self.tell(None).await;
+        }
+    }
+
+    /// Notes in the lane's row why it stands, for whoever has no view of this process. As good as the database is.
+    async fn tell(&self, why: Option<&str>) {
+        let Some(tenure) = &self.lane.tenure else { return };
+        let told = self.shared.store.lane_stands(&self.lane.key, &tenure.owner, why);
+        if !matches!(tokio::time::timeout(TELL, told).await, Ok(Ok(()))) {
+            debug!(topic = %self.lane.key.topic, partition = self.lane.key.partition, "nobody is told that it stands");
+        }
+    }
+
+    /// What of a state has to be told: a reason that is new, now and then.
+    fn news(&self, state: &LaneState) -> Option<String> {
+        let why = match state {
+            LaneState::Retrying(why) | LaneState::Stopped(why) => why.clone(),
+            LaneState::Starting | LaneState::Running | LaneState::Paused(_) => return None,
+        };
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = |last: &str, at: &Instant| last == why || (!last.is_empty() && at.elapsed() < TOLD);
+        if told.as_ref().is_some_and(|(last, at)| fresh(last, at)) {
+            return None;
+        }
+        *told = Some((why.clone(), Instant::now()));
+        Some(why)
+    }
+
     /// Stands still for a while, unless the lane is asked to end. The group membership is kept by the polling thread.
     pub(super) async fn stand(&self, state: LaneState, wait: Duration) -> Result<(), Halt> {
+        let news = self.news(&state);
         self.lanes.set(&self.lane_name(), state);
+        if let Some(why) = news {
+            tokio::select! {
+                () = self.stop.cancelled() => return Err(Halt::Stopped),
+                () = self.tell(Some(&why)) => {}
+            }
+        }
         tokio::select! {
             () = self.stop.cancelled() => Err(Halt::Stopped),
             () = tokio::time::sleep(wait) => Ok(()),

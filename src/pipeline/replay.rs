@@ -6,8 +6,8 @@
 //! are taken for those that stand in their places now.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tokio_util::sync::CancellationToken;
 
@@ -91,6 +91,7 @@ impl Replay {
             lanes: self.lanes.clone(),
             stop: self.stop.clone(),
             known_next: AtomicI64::new(0),
+            told: Mutex::default(),
         };
         processor.lane.generation = match self.generations.get(&name) {
             Some(generation) => *generation,

@@ -85,14 +85,18 @@ pub(crate) async fn settle_alone(
     outcome: &Outcome,
     (attempts, received_at): (i64, &str),
 ) -> Result<(), StoreError> {
-    let Entry::Message { key, message } = &item.entry else { return Ok(()) };
+    let subject = match &item.entry {
+        Entry::Message { key, message } => Subject::of_message(item, key, message),
+        Entry::Faulty(faulty) => Subject::of_faulty(item, faulty, Some(faulty.digest.as_str())),
+        Entry::Skip(_) => return Ok(()),
+    };
     let now = tx.now().await?;
     if *outcome == Outcome::Applied {
         // The row says WAITING; a lane's own rows say SUCCESS from their insert on.
-        tx.finish_inbox(key, &Verdict { status: Status::Success, code: None, reason: None }, &now).await?;
+        tx.finish_inbox(subject.key, &Verdict { status: Status::Success, code: None, reason: None }, &now).await?;
     }
     let mut desk = Desk::new(shared, tx, &now, attempts);
-    let subject = Subject { received_at: Some(received_at), ..Subject::of_message(item, key, message) };
+    let subject = Subject { received_at: Some(received_at), ..subject };
     desk.first(&subject, outcome).await?;
     let receipts = desk.receipts;
     let position = &item.record.position;

@@ -23,7 +23,7 @@ use crate::metrics::Metrics;
 use crate::receipt::{ReceiptKind, receipt_id};
 use crate::store::meta::{instant, of_pipeline};
 use crate::store::purge::{InboxPlace, OldRow, Stays, VersionPlace};
-use crate::store::{Store, StoreError};
+use crate::store::{Meaning, Store, StoreError};
 use archive::Archive;
 
 /// Purges what one pipeline left.
@@ -90,6 +90,8 @@ pub enum PurgeError {
 
 /// Rows that are looked at, locked and deleted together.
 const PORTION: usize = 1000;
+/// With an archive: it is written while the rows are locked, and the server ends a transaction that says nothing for long.
+const ARCHIVED: usize = 200;
 /// Portions of the other tables in one round.
 const WALK: usize = 20;
 /// A purge is at work for at most this share of the time.
@@ -120,7 +122,10 @@ impl Purger {
                 }
                 Ok(_) | Err(PurgeError::Busy) => {}
                 Err(error @ PurgeError::Archive { .. }) => warn!(%error, "old rows stay"),
-                Err(PurgeError::Store(error)) => debug!(%error, "old rows stay for now"),
+                Err(PurgeError::Store(error)) if error.meaning() == Meaning::Transient => {
+                    debug!(%error, "old rows stay for now");
+                }
+                Err(PurgeError::Store(error)) => warn!(error = error.with_advice(), "old rows stay"),
             }
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -178,7 +183,8 @@ impl Purger {
         let mut place = InboxPlace::default();
         while !stop.is_cancelled() {
             let began = Instant::now();
-            let rows = self.store.old_inbox_rows(&self.pipeline, before - skew(window), &place, PORTION).await?;
+            let portion = if archive.is_some() { ARCHIVED } else { PORTION };
+            let rows = self.store.old_inbox_rows(&self.pipeline, before - skew(window), &place, portion).await?;
             let Some(last) = rows.last() else { break };
             place = InboxPlace::behind(last);
             let free = self.free(&rows, pending.as_ref(), &mut purged.kept);

@@ -220,7 +220,9 @@ impl Attempt<'_> {
         now: &str,
     ) -> Result<(Redriven, Option<Vec<u8>>), StoreError> {
         let mut receipt = None;
-        if let Some(row) = own.filter(|row| row.status == Status::Failed) {
+        // A conflict's row is that of the content that came first, and its receipt that one's answer.
+        let own = own.filter(|row| row.status == Status::Failed && self.letter.letter.class != "conflict");
+        if let Some(row) = own {
             let verdict = Verdict { status: Status::Failed, code: Some(code), reason: Some(reason) };
             tx.next_version(&row.key, &NextVersion { verdict, content: None, token: self.token }, now).await?;
             receipt = Some(self.tell(tx, &row.key, now).await?);

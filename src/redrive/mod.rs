@@ -216,8 +216,8 @@ impl Redriver {
             key: None,
         };
         let answer = |fate, why| Some(Redriven { id: None, ..answer(&place, fate, why) });
-        let Some(waiting) = self.shared.store.waiting(&entry.key).await? else { return Ok(None) };
-        if wish.dry_run {
+        let Some((waiting, first)) = self.shared.store.waiting(&entry.key).await? else { return Ok(None) };
+        if wish.dry_run || !first {
             let why = entry.code.clone().zip(entry.reason.clone());
             return Ok(answer(Fate::Held, why));
         }

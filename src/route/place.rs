@@ -108,17 +108,17 @@ fn at_header(record: &Record, name: &str, role: Role) -> Result<Option<Found>, F
     Ok(found)
 }
 
-/// Exact digits of numbers; nothing for bytes and nested values.
+/// Exact digits of numbers; nothing for bytes, nested values and booleans, which name nothing.
 pub(super) fn scalar_text(value: &Value) -> Option<String> {
     match value {
         Value::Null
         | Value::Unavailable
+        | Value::Bool(_)
         | Value::Bytes(_)
         | Value::Geometry { .. }
         | Value::Array(_)
         | Value::Struct(_) => None,
-        Value::Bool(_)
-        | Value::Int(_)
+        Value::Int(_)
         | Value::Number(_)
         | Value::Decimal(_)
         | Value::Float(_)

@@ -140,15 +140,17 @@ impl Store {
         rows.first().map_or(Ok(None), |row| row.opt_text(0))
     }
 
-    /// The message of this key, if it is set aside.
-    pub async fn waiting(&self, key: &[u8]) -> Result<Option<Waiting>, StoreError> {
+    /// The message of this key, if it is set aside, and whether it stands first in its queue.
+    pub async fn waiting(&self, key: &[u8]) -> Result<Option<(Waiting, bool)>, StoreError> {
         let dialect = self.dialect();
         let sql = format!(
-            "SELECT {} FROM countersign_inbox WHERE inbox_key = {} AND status = 'WAITING'",
+            "SELECT {}, CASE WHEN {HEADS} THEN 'first' ELSE 'behind' END FROM countersign_inbox w \
+             WHERE inbox_key = {} AND status = 'WAITING'",
             waiting_columns(dialect),
             dialect.placeholder(0)
         );
-        self.read(&sql, vec![Bind::Bytes(key.to_vec())]).await?.first().map(waiting).transpose()
+        let rows = self.read(&sql, vec![Bind::Bytes(key.to_vec())]).await?;
+        rows.first().map(|row| Ok((waiting(row)?, row.text(5)? == "first"))).transpose()
     }
 
     /// Messages set aside whose time has come, the oldest first.

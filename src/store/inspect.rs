@@ -1,7 +1,6 @@
 //! What must be true of the tables and the session before anything runs: keys compared byte for byte, the isolation
 //! level, durable commits.
 
-use super::migrate::VERSION;
 use super::{Bind, Dialect, Sql, Store, StoreError, Tx};
 
 /// A column as the catalogue shows it.
@@ -189,9 +188,9 @@ pub enum Distrust {
 }
 
 impl Store {
-    /// Whether our own tables are there and can be trusted; None if all is well.
-    pub async fn distrust(&self) -> Result<Option<Distrust>, StoreError> {
-        if self.schema_version().await? < VERSION {
+    /// Whether our own tables are there, of this version at least, and can be trusted; None if all is well.
+    pub async fn distrust(&self, version: i64) -> Result<Option<Distrust>, StoreError> {
+        if self.schema_version().await? < version {
             return Ok(Some(Distrust::Outdated));
         }
         Ok(self.key_faults().await?.into_iter().next().map(Distrust::Keys))

@@ -64,6 +64,9 @@ pub struct LaneStatus {
     /// What an operator wants parked: everything below this offset, or with -1 the next record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skip_to: Option<i64>,
+    /// Why the lane stands, if it does and its owner could say so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub standing: Option<String>,
     pub updated_at: String,
 }
 
@@ -104,6 +107,12 @@ const REGENERATE: Sql = Sql {
         WHERE pipeline = ? AND topic = ? AND kafka_partition = ?",
     sqlite: "UPDATE countersign_lanes SET generation = generation + 1, next_offset = ?, skip_to = NULL \
         WHERE pipeline = ? AND topic = ? AND kafka_partition = ?",
+};
+
+const STANDS: Sql = Sql {
+    postgres: "UPDATE countersign_lanes SET standing = $1 WHERE pipeline = $2 AND topic = $3 AND kafka_partition = CAST($4 AS integer) AND owner = $5",
+    mysql: "UPDATE countersign_lanes SET standing = ? WHERE pipeline = ? AND topic = ? AND kafka_partition = ? AND owner = ?",
+    sqlite: "UPDATE countersign_lanes SET standing = ? WHERE pipeline = ? AND topic = ? AND kafka_partition = ? AND owner = ?",
 };
 
 const PAUSE: Sql = Sql {
@@ -240,7 +249,7 @@ impl Store {
         let int = if dialect == Dialect::MySql { "SIGNED" } else { "bigint" };
         let sql = format!(
             "SELECT topic, CAST(kafka_partition AS {int}), epoch, owner, CAST(generation AS {int}), next_offset, records_seen, \
-             paused, skip_to, {} FROM countersign_lanes WHERE pipeline = {} ORDER BY topic, kafka_partition",
+             paused, skip_to, {}, standing FROM countersign_lanes WHERE pipeline = {} ORDER BY topic, kafka_partition",
             time_text(dialect, "updated_at"),
             dialect.placeholder(0),
         );
@@ -258,9 +267,18 @@ impl Store {
                     paused: row.opt_text(7)?,
                     skip_to: row.opt_int(8)?,
                     updated_at: row.text(9)?,
+                    standing: row.opt_text(10)?,
                 })
             })
             .collect()
+    }
+
+    /// Notes for people why a lane of this owner stands, or that it works.
+    pub async fn lane_stands(&self, lane: &LaneKey, owner: &str, why: Option<&str>) -> Result<(), StoreError> {
+        let mut binds = vec![Bind::opt_text(why)];
+        binds.extend(lane.binds());
+        binds.push(Bind::text(owner));
+        self.write(STANDS.of(self.dialect()), binds).await.map(drop)
     }
 
     /// False where there is no such lane.

@@ -108,16 +108,18 @@ impl Tx {
     pub async fn probe_target(
         &mut self,
         table: &[String],
-        key: &[String],
+        columns: &[&str],
         other: Option<&str>,
     ) -> Result<(), StoreError> {
         let dialect = self.dialect();
         let table = dialect.quote_path(table);
-        let key = key.iter().map(|column| dialect.quote(column)).collect::<Vec<_>>().join(", ");
+        // All of them: MySQL turns a statement away that leaves out a column without a default.
+        let columns = columns.iter().map(|column| dialect.quote(column)).collect::<Vec<_>>().join(", ");
         let nothing = format!("FROM {table} WHERE 1 = 0");
         // Of no consequence where no column is `GENERATED ALWAYS AS IDENTITY`.
         let overriding = if dialect == Dialect::Postgres { "OVERRIDING SYSTEM VALUE " } else { "" };
-        self.execute(&format!("INSERT INTO {table} ({key}) {overriding}SELECT {key} {nothing}"), Vec::new()).await?;
+        self.execute(&format!("INSERT INTO {table} ({columns}) {overriding}SELECT {columns} {nothing}"), Vec::new())
+            .await?;
         if let Some(other) = other.map(|column| dialect.quote(column)) {
             self.execute(&format!("UPDATE {table} SET {other} = {other} WHERE 1 = 0"), Vec::new()).await?;
         }

@@ -54,7 +54,12 @@ impl Tx {
                     )
                 }
             };
-            for row in self.fetch(&sql, binds).await? {
+            let rows = self.fetch(&sql, binds).await?;
+            if dialect != Dialect::Sqlite && rows.len() < chunk.len() {
+                // What is not there is not locked.
+                return Err(StoreError::Unexpected("a row's version was purged at this very moment".to_owned()));
+            }
+            for row in rows {
                 let hash =
                     row.bytes(0)?.try_into().map_err(|_| StoreError::Unexpected("a key hash of 32 bytes".into()))?;
                 let version = RowVersion { lineage: row.text(1)?, position: row.text(2)?, deleted: row.int(3)? != 0 };

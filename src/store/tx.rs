@@ -120,10 +120,18 @@ impl Tx {
         self.batch(&format!("RELEASE SAVEPOINT {name}")).await
     }
 
-    /// Has deferred constraints checked now. SQLite has no way to ask; there they answer at COMMIT.
+    /// Has deferred constraints checked now, and leaves them deferred for what comes behind: the answer of a constraint
+    /// that is violated aborts the transaction up to the caller's savepoint. SQLite has no way to ask; there they answer
+    /// at COMMIT.
     pub async fn check_deferred(&mut self) -> Result<(), StoreError> {
         match self.dialect() {
-            Dialect::Postgres => self.batch("SET CONSTRAINTS ALL IMMEDIATE").await,
+            Dialect::Postgres => {
+                self.batch(
+                    "SAVEPOINT countersign_deferred; SET CONSTRAINTS ALL IMMEDIATE; \
+                     ROLLBACK TO SAVEPOINT countersign_deferred; RELEASE SAVEPOINT countersign_deferred",
+                )
+                .await
+            }
             // InnoDB checks each row at once.
             Dialect::MySql | Dialect::Sqlite => Ok(()),
         }

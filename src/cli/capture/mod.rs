@@ -93,6 +93,15 @@ pub async fn run(args: &CaptureArgs) -> Done {
     if interrupted {
         return Err(Failure::Failed(format!("interrupted after {written} records")));
     }
+    if let Some(redactor) = redactor.filter(|_| written > 0) {
+        let unmet: Vec<String> = redactor.unmet().map(ToString::to_string).collect();
+        if !unmet.is_empty() {
+            let unmet = unmet.join(", ");
+            return Err(Failure::Failed(format!(
+                "nothing was redacted at {unmet} in {written} records: is it spelled right?"
+            )));
+        }
+    }
     if left_out > 0 {
         return Err(Failure::Failed(format!(
             "{left_out} records were left out: what is to be redacted in them cannot be found, for they are not JSON \

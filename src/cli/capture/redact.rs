@@ -1,6 +1,8 @@
 //! Values made unreadable, so that records can be given to others. A stand-in has the type of what it stands for, and
 //! equal values have equal stand-ins within one capture, by a key that nobody keeps.
 
+use std::cell::Cell;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rand::Rng as _;
@@ -19,6 +21,17 @@ pub enum Target {
     /// The same of the key; none for all of it.
     Key(Vec<String>),
     Header(String),
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Value(path) => write!(f, "value:{}", path.join(".")),
+            Self::Key(path) if path.is_empty() => f.write_str("key"),
+            Self::Key(path) => write!(f, "key:{}", path.join(".")),
+            Self::Header(name) => write!(f, "header:{name}"),
+        }
+    }
 }
 
 impl Target {
@@ -43,12 +56,22 @@ impl Target {
 pub struct Redactor<'a> {
     targets: &'a [Target],
     secret: [u8; 32],
+    /// By target: something stood there.
+    met: Vec<Cell<bool>>,
+    /// Something stood at the path that was looked at last.
+    found: Cell<bool>,
 }
 
 impl<'a> Redactor<'a> {
     /// With a key of its own: what stands for a guessable value cannot be found by guessing.
     pub fn new(targets: &'a [Target]) -> Self {
-        Self { targets, secret: rand::rng().random() }
+        let met = targets.iter().map(|_| Cell::new(false)).collect();
+        Self { targets, secret: rand::rng().random(), met, found: Cell::new(false) }
+    }
+
+    /// The targets at which nothing stood in any record: spelled wrong, perhaps, and then everything is still there.
+    pub fn unmet(&self) -> impl Iterator<Item = &'a Target> {
+        self.targets.iter().zip(&self.met).filter(|(_, met)| !met.get()).map(|(target, _)| target)
     }
 
     /// Makes all targets of a record unreadable, and leaves everything else as it is.
@@ -73,28 +96,36 @@ impl<'a> Redactor<'a> {
         if let Some(bytes) = record.key.as_mut().filter(|bytes| !bytes.is_empty() && !of_key.is_empty()) {
             *bytes = match self.document(bytes, &of_key, avro_key) {
                 Some(redacted) => redacted,
-                None if of_key.contains(&&[][..]) => self.text(bytes).into_bytes(),
-                None => return Err("its key is not JSON".to_owned()),
+                None => match of_key.iter().find(|(_, path)| path.is_empty()) {
+                    Some((target, _)) => {
+                        self.met[*target].set(true);
+                        self.text(bytes).into_bytes()
+                    }
+                    None => return Err("its key is not JSON".to_owned()),
+                },
             };
         }
         for header in &mut record.headers {
             let named = |target: &Target| matches!(target, Target::Header(name) if *name == header.name);
-            if self.targets.iter().any(named) {
+            if let Some(target) = self.targets.iter().position(named) {
+                self.met[target].set(true);
                 header.value = header.value.take().map(|value| self.text(&value).into_bytes());
             }
         }
         Ok(())
     }
 
-    fn paths(&self, of: impl Fn(&'a Target) -> Option<&'a Vec<String>>) -> Vec<&'a [String]> {
-        self.targets.iter().filter_map(of).map(Vec::as_slice).collect()
+    /// The paths of one part, each with the number of its target.
+    fn paths(&self, of: impl Fn(&'a Target) -> Option<&'a Vec<String>>) -> Vec<(usize, &'a [String])> {
+        self.targets.iter().enumerate().filter_map(|(n, target)| Some((n, of(target)?.as_slice()))).collect()
     }
 
     /// Written anew even where no path leads anywhere: of a name that stands twice only one value was seen.
-    fn document(&self, bytes: &[u8], paths: &[&[String]], avro: bool) -> Option<Vec<u8>> {
+    fn document(&self, bytes: &[u8], paths: &[(usize, &[String])], avro: bool) -> Option<Vec<u8>> {
         let mut document = json::parse(bytes).ok().filter(|_| !avro)?;
         let (payload, schema) = payload(&mut document);
-        for path in paths {
+        for (target, path) in paths {
+            self.found.set(false);
             self.at(payload, schema.as_ref(), path);
             // The wrapper may be part of the path, too.
             if path.first().is_some_and(|name| name == "payload") {
@@ -102,6 +133,9 @@ impl<'a> Redactor<'a> {
             }
             if !path.is_empty() {
                 self.states(payload, schema.as_ref(), path);
+            }
+            if self.found.get() {
+                self.met[*target].set(true);
             }
         }
         Some(render::json(&document).into_bytes())
@@ -122,7 +156,10 @@ impl<'a> Redactor<'a> {
 
     /// Redacts what stands at the path. A list is looked into entry by entry, a text that holds JSON like that JSON.
     fn at(&self, value: &mut Value, schema: Option<&Row>, path: &[String]) {
-        let Some(first) = path.first() else { return self.whole(value, schema) };
+        let Some(first) = path.first() else {
+            self.found.set(true);
+            return self.whole(value, schema);
+        };
         match value {
             Value::Struct(row) => {
                 // A field whose own name has dots in it is found as well.

@@ -86,11 +86,7 @@ impl<'a> Reader<'a> {
                 let at = usize::try_from(self.int()?).ok().and_then(|at| symbols.get(at));
                 Value::Text(at.ok_or(What::Broken("no symbol of the enum"))?.clone())
             }
-            Step::Optional { null_branch, inner } => match self.long()? {
-                branch if branch == *null_branch => Value::Null,
-                branch if branch == 1 - *null_branch => self.value(*inner, depth)?,
-                _ => return Err(What::Broken("no branch of the union")),
-            },
+            Step::Optional { .. } => self.field(step, depth)?,
             Step::Union(branches) => {
                 let branch = usize::try_from(self.long()?).ok().and_then(|at| branches.get(at));
                 let (step, schema) = branch.ok_or(What::Broken("no branch of the union"))?;
@@ -106,7 +102,7 @@ impl<'a> Reader<'a> {
                     if *unused && !self.whole {
                         self.skip(*step, depth + 1)?;
                     } else {
-                        row.push(name.clone(), self.value(*step, depth + 1)?);
+                        row.push(name.clone(), self.field(*step, depth + 1)?);
                     }
                 }
                 Value::Struct(row)
@@ -138,6 +134,21 @@ impl<'a> Reader<'a> {
             }
             Step::Pending => return Err(What::Broken("a type without a definition")),
         })
+    }
+
+    /// A value, without a call for what most fields are.
+    #[inline(always)]
+    fn field(&mut self, step: StepId, depth: usize) -> Result<Value, What> {
+        match &self.plan.steps[step as usize] {
+            Step::Long => self.long().map(Value::Int),
+            Step::Text => self.text().map(Value::Text),
+            Step::Optional { null_branch, inner } => match self.long()? {
+                branch if branch == *null_branch => Ok(Value::Null),
+                branch if branch == 1 - *null_branch => self.value(*inner, depth),
+                _ => Err(What::Broken("no branch of the union")),
+            },
+            _ => self.value(step, depth),
+        }
     }
 
     /// Steps over a value.
@@ -188,7 +199,19 @@ impl<'a> Reader<'a> {
     }
 
     /// Zigzag, least significant seven bits first, at most ten bytes.
+    #[inline(always)]
     fn long(&mut self) -> Result<i64, What> {
+        match self.bytes {
+            // Most lengths, branches and counts are below 64.
+            [byte @ ..0x80, rest @ ..] => {
+                self.bytes = rest;
+                Ok(i64::from(byte >> 1) ^ -i64::from(byte & 1))
+            }
+            _ => self.wide_long(),
+        }
+    }
+
+    fn wide_long(&mut self) -> Result<i64, What> {
         let mut coded: u64 = 0;
         for (at, byte) in self.bytes.iter().take(10).enumerate() {
             coded |= u64::from(byte & 0x7f) << (7 * at);

@@ -88,7 +88,7 @@ fn generated_columns_are_left_to_the_database_and_numbers_of_the_source_kept() {
         running.outcomes(3, "applied=3").await;
         assert_eq!(world.db.rows("id, a, twice", "FROM w ORDER BY id").await, ["0|1|2", "7|5|10"]);
         let mut tx = world.db.store.begin().await.unwrap();
-        tx.probe_target(&["w".to_owned()], &["id".to_owned()], Some("a")).await.expect("`check` finds it in order");
+        tx.probe_target(&["w".to_owned()], &["id", "a"], Some("a")).await.expect("`check` finds it in order");
         tx.rollback().await;
         running.stop().await;
     });
