@@ -122,6 +122,8 @@ fn nothing_is_left_of_what_is_redacted_and_what_cannot_be_read_is_left_out_loudl
         }
         assert!(stdout.contains("12345678901234567890"), "digits are kept: {stdout}");
         assert_eq!(stdout.matches("redacted-").count(), 1 + 1 + 2 + 2 + 1);
+        let (code, _, stderr) = capture(&world, &["--redact", "n", "--redact", "emial"]);
+        assert!(code == 1 && stderr.contains("nothing was redacted at value:emial"), "{stderr}");
         for path in ["", "a..b", "body:x"] {
             assert_eq!(capture(&world, &["--redact", path]).0, 2, "{path}");
         }

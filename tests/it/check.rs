@@ -160,6 +160,14 @@ fn a_key_that_joins_different_ids_is_refused() {
 }
 
 #[test]
+fn a_target_whose_columns_must_be_there_is_in_order() {
+    everywhere(|world| async move {
+        world.db.run(&TABLES.replace("state VARCHAR(20)", "state VARCHAR(20) NOT NULL, n INT NOT NULL")).await;
+        check(&world, &config(&world, ROUTES), true).says("route mirror table", "ok", "orders_copy");
+    });
+}
+
+#[test]
 fn a_target_without_the_unique_key_is_refused() {
     everywhere(|world| async move {
         world.db.run(TABLES).await;

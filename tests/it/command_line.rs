@@ -264,6 +264,8 @@ fn lanes_are_paused_skipped_and_resumed_from_the_command_line() {
             let arguments = [&["lanes", verb, &world.topic, "0", "-c", text(&file)], more].concat();
             run(&arguments)
         };
+        let (code, _, stderr) = lane("skip", &[]);
+        assert!(code == 2 && stderr.contains("works"), "{stderr}");
         assert_eq!(lane("pause", &["--reason", "a look"]).0, 0);
         world.send(&[payment("m-1", "bob", 1), payment("m-2", "bob", 1), payment("m-3", "bob", 1)]).await;
         until("a paused lane", || async { running.reasons().1.iter().any(|r| r.contains("a look")).then_some(()) })

@@ -216,6 +216,60 @@ fn a_deferred_foreign_key_makes_the_child_alone_wait_not_its_neighbours() {
     });
 }
 
+/// The check behind one message must not make constraints immediate for the next.
+#[test]
+fn a_constraint_stays_deferred_for_those_behind_a_message_that_was_undone() {
+    on(&[Engine::Postgres], |world| async move {
+        let deferred = "REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED";
+        world.db.run(&TABLES.replace("REFERENCES parents (id)", deferred)).await;
+        let route = r#"
+[[route]]
+name = "family"
+match = { topic = "TOPIC" }
+message_id = "header:id"
+[route.effect]
+kind = "sql"
+steps = [
+  { sql = "INSERT INTO children (id, parent, amount) VALUES (:id, :parent, :amount)" },
+  { sql = "INSERT INTO parents (id) VALUES (:parent)" },
+]
+"#;
+        let records: Vec<Rec> = (1..20).map(|id| child(id, 100 + id, if id == 7 { -1 } else { 10 })).collect();
+        world.send(&records).await;
+        let running = world.start(route).await;
+        running.outcomes(19, "applied=18 parked=1").await;
+        assert_eq!(children(&world).await.len(), 18);
+        running.stop().await;
+    });
+}
+
+#[test]
+fn a_message_that_waits_and_is_none_any_more_is_parked_at_the_bound() {
+    everywhere(|world| async move {
+        world.db.run(TABLES).await;
+        let retry = "[retry]\nattempts = 4\ndelay = \"100ms\"\nmax_delay = \"100ms\"\n";
+        let running = world.start(&format!("{}{}", retry.replace("100ms", "1h"), routes(""))).await;
+        world.send(&[child(7, 70, 10), child(8, 80, 10)]).await;
+        running.outcomes(2, "parked=2").await;
+        running.stop().await;
+        world.db.run("UPDATE countersign_inbox SET next_try_at = received_at WHERE status = 'WAITING'").await;
+        let other = format!("{retry}{}", routes("").replace("header.kind = \"child\"", "header.kind = \"kid\""));
+        let running = world.start(&other).await;
+        until("two dead letters", || async { (world.dead_letters().await.len() == 2).then_some(()) }).await;
+        assert_eq!(
+            world.dead_letters().await,
+            ["0|child-7-70-10|retries|data_refused", "1|child-8-80-10|retries|data_refused"]
+        );
+        let rows = world.inbox().await;
+        assert_eq!(rows, ["child-7-70-10|FAILED|data_refused", "child-8-80-10|FAILED|data_refused"]);
+        until("its receipt", || async {
+            world.pushed_in_short().await.contains(&"child-7-70-10 FAILED data_refused".to_owned()).then_some(())
+        })
+        .await;
+        running.stop().await;
+    });
+}
+
 fn id_of(one: &Observed) -> &str {
     one.message_id.as_deref().unwrap()
 }

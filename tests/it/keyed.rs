@@ -75,6 +75,34 @@ fn those_behind_a_message_that_waits_follow_it_in_order_and_no_other_key_waits()
     });
 }
 
+/// Of one batch, the route that waits goes message by message, the other one set-based.
+#[test]
+fn a_key_is_held_up_across_routes() {
+    everywhere(|world| async move {
+        world.db.run(TABLES).await;
+        world.db.run("CREATE TABLE notes (n {serial}, id VARCHAR(20) NOT NULL)").await;
+        let note = r#"
+[[route]]
+name = "note"
+match = { topic = "TOPIC", header.kind = "note" }
+message_id = "header:id"
+order = "key"
+[route.effect]
+kind = "sql"
+steps = [{ sql = "INSERT INTO notes (id) VALUES (:meta.messageId)" }]
+"#;
+        let noted = |id: &str, key: &str| Rec::new(id, "{}").key(key).header("kind", "note");
+        world.send(&[book("a1", "late"), noted("n1", "late"), noted("n2", "bob"), book("b1", "bob")]).await;
+        let running = world.start(&[BOOK, note].concat()).await;
+        running.outcomes(4, "applied=2 parked=2").await;
+        assert_eq!(world.db.rows("id", "FROM notes").await, ["n2"]);
+        world.send(&[open("late")]).await;
+        until("the note", || async { (world.db.count("FROM notes").await == 2).then_some(()) }).await;
+        assert_eq!(booked(&world, "late").await, ["order-a1"]);
+        running.stop().await;
+    });
+}
+
 #[test]
 fn what_stands_behind_a_message_that_is_given_up_goes_on() {
     everywhere(|world| async move {

@@ -50,6 +50,7 @@ mod sweeping;
 mod tidy;
 mod trouble;
 mod values;
+mod versions;
 mod wait;
 mod wire_formats;
 mod world;

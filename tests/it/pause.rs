@@ -153,6 +153,11 @@ fn each_skip_takes_a_stopped_lane_one_record_further() {
         world.send(&(0..4).map(|n| payment(&format!("m-{n}"), "bob", 1)).collect::<Vec<_>>()).await;
         let running = world.start(BOOK).await;
         running.stands(Readiness::Degraded, "ledger").await;
+        until("a row that says why", || async {
+            let lanes = world.db.store.lanes(&world.name).await.unwrap();
+            lanes[0].standing.as_deref().is_some_and(|why| why.contains("ledger")).then_some(())
+        })
+        .await;
         for parked in 1..=2 {
             assert!(world.db.store.skip_lane(&world.lane_key(0), None).await.unwrap());
             running.outcomes(parked, &format!("parked={parked}")).await;
@@ -162,6 +167,7 @@ fn each_skip_takes_a_stopped_lane_one_record_further() {
         world.db.run(&["CREATE TABLE ledger", tables[1]].concat()).await;
         running.outcomes(4, "applied=2 parked=2").await;
         assert_eq!(world.ledger().await, ["order-m-2", "order-m-3"]);
+        assert_eq!(world.db.store.lanes(&world.name).await.unwrap()[0].standing, None);
         running.stop().await;
     });
 }

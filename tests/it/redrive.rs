@@ -247,6 +247,22 @@ fn another_content_under_the_id_of_a_failure_is_taken_by_a_redrive_and_is_the_me
 }
 
 #[test]
+fn a_vain_redrive_of_a_conflict_leaves_the_first_ones_answer_alone() {
+    everywhere(|world| async move {
+        world.db.run(TABLES).await;
+        let refused = payment("m-1", "poor", 5);
+        let other = Rec::new("m-1", r#"{"orderId":"order-m-1","account":null,"amount":7}"#);
+        world.parked(CHARGE, &[refused, other], "rejected=1 conflict=1").await;
+        let before = world.versions().await;
+        assert_eq!(before, ["m-1|FAILED|INSUFFICIENT_FUNDS|1"]);
+        let (code, fates) = world.redrive(CHARGE, &["--class", "conflict"]);
+        assert_eq!((code, fates[0].split(' ').nth(1)), (1, Some("failed")), "{fates:?}");
+        assert_eq!(world.versions().await, before, "a conflict never stands for the call");
+        assert_eq!(world.letters().await, ["1|open|conflict|2"]);
+    });
+}
+
+#[test]
 fn an_edited_value_is_applied_and_the_bytes_that_came_stay_as_evidence() {
     everywhere(|world| async move {
         world.db.run(TABLES).await;
