@@ -391,7 +391,7 @@ mod tests {
             message(vec![RowState::Waiting { complete: true }], 1),
             message(vec![RowState::Applied, RowState::Failed], 1),
         ] {
-            assert!(one_effect(&[bad.clone()]).is_err(), "{bad:?}");
+            assert!(one_effect(std::slice::from_ref(&bad)).is_err(), "{bad:?}");
         }
     }
 
@@ -426,7 +426,7 @@ mod tests {
     #[test]
     fn offsets_stay_behind_outcomes() {
         let lane = LaneSeen { name: "t/0".into(), next: 2, committed: Some(2), records: vec![(0, true), (2, false)] };
-        assert_eq!(offsets_trail_outcomes(&[lane.clone()]), Ok(()));
+        assert_eq!(offsets_trail_outcomes(std::slice::from_ref(&lane)), Ok(()));
         assert!(offsets_trail_outcomes(&[LaneSeen { committed: Some(3), ..lane.clone() }]).is_err());
         assert!(offsets_trail_outcomes(&[LaneSeen { records: vec![(1, false)], ..lane }]).is_err());
     }
