@@ -67,6 +67,8 @@ impl Row {
         Self { fields: Vec::with_capacity(fields) }
     }
 
+    /// Inlined, so that a value is written where it is to stay.
+    #[inline(always)]
     pub fn push(&mut self, name: impl Into<CompactString>, value: Value) {
         self.fields.push((name.into(), value));
     }

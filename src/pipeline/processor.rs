@@ -3,23 +3,21 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rand::Rng as _;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
-use super::attempt::{Attempt, Attempted, Committed, Failure, Lane, MAX_SAVEPOINTS, Mode, Recorded};
+use super::Shared;
+use super::attempt::{Attempt, Attempted, Committed, Failure, Lane, MAX_SAVEPOINTS, Mode};
 use super::batch::{Entry, Item, Reader};
 use super::settle::OPERATOR;
-use super::status::{LaneName, LaneState, Lanes};
-use super::{Observed, Shared};
+use super::status::{LaneState, Lanes};
 use crate::debezium::event::Fault;
-use crate::decision::RecordOutcome;
 use crate::failpoint;
 use crate::gate::{GateAnswer, GateKey, Mark};
-use crate::message::DigestMatch;
 use crate::receipt::code;
 use crate::store::lanes::LaneKey;
 use crate::store::queues::QueuePlace;
@@ -52,9 +50,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 pub(super) const PAUSED_LOOK: Duration = Duration::from_millis(500);
 /// So does one that was stopped by something fatal.
 const STOPPED_LOOK: Duration = Duration::from_secs(10);
-/// How long a lane that stands tries to say so in its row, and how soon it says something else.
-const TELL: Duration = Duration::from_secs(1);
-const TOLD: Duration = Duration::from_secs(2);
 /// Failures at one place, with a database that answers, after which the batch is taken apart.
 const STUBBORN: u32 = 3;
 
@@ -298,131 +293,6 @@ impl Processor {
     fn retry(&self, error: &StoreError, class: &str) {
         self.shared.metrics.retries.with_label_values(&[&*self.shared.pipeline, class]).inc();
         warn!(%error, class, topic = %self.lane.key.topic, partition = self.lane.key.partition, "trying again");
-    }
-
-    pub(super) fn lane_name(&self) -> LaneName {
-        (Arc::clone(&self.lane.key.topic), self.lane.key.partition)
-    }
-
-    /// The lane goes on.
-    pub(super) async fn works(&self) {
-        self.lanes.set(&self.lane_name(), LaneState::Running);
-        let stood = self.told.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if stood.is_some() {
-            self.tell(None).await;
-        }
-    }
-
-    /// Notes in the lane's row why it stands, for whoever has no view of this process. As good as the database is.
-    async fn tell(&self, why: Option<&str>) {
-        let Some(tenure) = &self.lane.tenure else { return };
-        let told = self.shared.store.lane_stands(&self.lane.key, &tenure.owner, why);
-        if !matches!(tokio::time::timeout(TELL, told).await, Ok(Ok(()))) {
-            debug!(topic = %self.lane.key.topic, partition = self.lane.key.partition, "nobody is told that it stands");
-        }
-    }
-
-    /// What of a state has to be told: a reason that is new, now and then.
-    fn news(&self, state: &LaneState) -> Option<String> {
-        let why = match state {
-            LaneState::Retrying(why) | LaneState::Stopped(why) => why.clone(),
-            LaneState::Starting | LaneState::Running | LaneState::Paused(_) => return None,
-        };
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let fresh = |last: &str, at: &Instant| last == why || (!last.is_empty() && at.elapsed() < TOLD);
-        if told.as_ref().is_some_and(|(last, at)| fresh(last, at)) {
-            return None;
-        }
-        *told = Some((why.clone(), Instant::now()));
-        Some(why)
-    }
-
-    /// Stands still for a while, unless the lane is asked to end. The group membership is kept by the polling thread.
-    pub(super) async fn stand(&self, state: LaneState, wait: Duration) -> Result<(), Halt> {
-        let news = self.news(&state);
-        self.lanes.set(&self.lane_name(), state);
-        if let Some(why) = news {
-            tokio::select! {
-                () = self.stop.cancelled() => return Err(Halt::Stopped),
-                () = self.tell(Some(&why)) => {}
-            }
-        }
-        tokio::select! {
-            () = self.stop.cancelled() => Err(Halt::Stopped),
-            () = tokio::time::sleep(wait) => Ok(()),
-        }
-    }
-
-    fn count(&self, items: &[Item], committed: &Committed) {
-        let metrics = &self.shared.metrics;
-        let pipeline = &*self.shared.pipeline;
-        let now: Option<jiff::Timestamp> = committed.now.parse().ok();
-        let now_ms = now.map(|now| now.as_millisecond());
-        for (item, recorded) in items.iter().zip(&committed.outcomes) {
-            let topic = &*item.record.position.topic;
-            if let Some(observer) = &self.shared.observer {
-                // Whoever asked may have gone.
-                let _ = observer.send(observed(item, recorded));
-            }
-            metrics.records.with_label_values(&[pipeline, topic, recorded.outcome.as_str()]).inc();
-            let reason = recorded.reason.as_deref().unwrap_or("");
-            match recorded.outcome {
-                RecordOutcome::Skipped => metrics.skipped.with_label_values(&[pipeline, topic, reason]).inc(),
-                RecordOutcome::Parked => metrics.parked.with_label_values(&[pipeline, reason]).inc(),
-                RecordOutcome::Conflict => {
-                    let route = route_of(&item.entry).map_or("", |index| self.shared.route_name(Some(index)));
-                    metrics.conflicts.with_label_values(&[pipeline, route]).inc();
-                    let id = observed(item, recorded).message_id.unwrap_or_default();
-                    warn!(position = %item.record.position, id, "conflict: an id was used again with other content");
-                }
-                RecordOutcome::Duplicate => {
-                    if let (Some(now), Some(first)) = (now_ms, recorded.first_seen_ms) {
-                        let distance = (now - first).max(0) as f64 / 1000.0;
-                        metrics.redelivery_distance.with_label_values(&[pipeline]).observe(distance);
-                    }
-                    match recorded.note {
-                        Some(DigestMatch::Incomparable) => metrics.incomparable.with_label_values(&[pipeline]).inc(),
-                        // Only with a derived id, for another content under a producer's id is a conflict.
-                        Some(DigestMatch::Different) => metrics.differing.with_label_values(&[pipeline]).inc(),
-                        Some(DigestMatch::Same) | None => {}
-                    }
-                }
-                RecordOutcome::Applied => {
-                    let source = match &item.entry {
-                        Entry::Message { message, .. } => message.event.source.as_ref().and_then(|s| s.ts_ms),
-                        Entry::Skip(_) | Entry::Faulty(_) => None,
-                    };
-                    if let (Some(now), Some(source)) = (now_ms, source.or(item.record.timestamp_ms)) {
-                        let seconds = (now - source).max(0) as f64 / 1000.0;
-                        metrics.end_to_end.with_label_values(&[pipeline]).observe(seconds);
-                    }
-                }
-                RecordOutcome::Rejected => {}
-            }
-        }
-    }
-}
-
-fn observed(item: &Item, recorded: &Recorded) -> Observed {
-    let (id, op) = match &item.entry {
-        Entry::Message { message, .. } => (Some(&message.id), message.event.op.map(|op| op.letter())),
-        Entry::Faulty(faulty) => (faulty.id.as_ref(), None),
-        Entry::Skip(_) => (None, None),
-    };
-    Observed {
-        position: item.record.position.clone(),
-        message_id: id.map(|id| id.as_str().to_owned()),
-        op,
-        outcome: recorded.outcome,
-        reason: recorded.reason.clone(),
-    }
-}
-
-fn route_of(entry: &Entry) -> Option<usize> {
-    match entry {
-        Entry::Message { message, .. } => Some(message.route),
-        Entry::Faulty(faulty) => faulty.route,
-        Entry::Skip(_) => None,
     }
 }
 
