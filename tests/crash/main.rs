@@ -34,4 +34,5 @@ mod points;
 mod rivals;
 mod server;
 mod service;
+mod soak;
 mod zombie;
