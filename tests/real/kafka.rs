@@ -52,6 +52,18 @@ pub fn add_partitions(topic: &str, partitions: usize) {
     made.into_iter().for_each(|topic| drop(topic.unwrap()));
 }
 
+/// Takes away what stands before this offset, as retention does.
+pub fn delete_records(topic: &str, partition: i32, before: i64) {
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(topic, partition, Offset::Offset(before)).unwrap();
+    block_on(ADMIN.delete_records(&list, &AdminOptions::new())).unwrap();
+    until(10, "the log to begin there", || {
+        let consumer: BaseConsumer = config().create().unwrap();
+        let (low, _) = consumer.fetch_watermarks(topic, partition, ASK).map_err(|error| error.to_string())?;
+        holds(low == before, || format!("{low}"))
+    });
+}
+
 /// Deletes all topics and the groups whose name has this in it.
 pub fn delete(name: &str) {
     let topics = topics();

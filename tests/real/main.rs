@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod broker;
+mod broker_faults;
 mod checklist;
 mod column;
 mod connect;

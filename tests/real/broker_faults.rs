@@ -1,0 +1,156 @@
+//! A broker that dies, a group that never comes to rest, topics that are made anew, logs that lose their beginning.
+
+use std::process::Command;
+
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+
+use crate::daemon::Daemon;
+use crate::kafka::{self, Producer};
+use crate::killed_daemon::{ROUTE, check_ledger, ledger, pay};
+use crate::world::{World, env, holds, run, until};
+
+fn send(producer: &Producer, topic: &str, numbers: std::ops::Range<u64>) {
+    numbers.for_each(|number| pay(producer, topic, number));
+    producer.flush();
+}
+
+/// The broker of the stack, without a word to anybody.
+fn kill_broker() {
+    let file = format!("{}/kafka.pid", env("COUNTERSIGN_STACK_DIR"));
+    let text = std::fs::read_to_string(file).unwrap();
+    run(Command::new("kill").args(["-KILL", text.split(' ').next().unwrap()]));
+}
+
+fn start_broker() {
+    run(Command::new("tests/stack/up.sh").arg("all"));
+}
+
+#[test]
+fn a_broker_that_dies_under_load_loses_and_doubles_nothing() {
+    let world = World::new("broker_dies");
+    let bank = ledger(&world);
+    let (topic, receipts) = (world.topic("payment.events"), world.topic("receipts"));
+    kafka::create(&topic, 6, &[]);
+    kafka::create(&receipts, 3, &[]);
+    let config = world.pipeline(&bank, &[&topic], ROUTE);
+    config.migrate();
+    send(&Producer::new(&[]), &topic, 0..30_000);
+    let mut daemon = Daemon::start(&config);
+    for death in 1..=2 {
+        until(60, "the middle of the work", || {
+            let progress = bank.progress();
+            holds(progress > death * 5000, || format!("{progress}"))
+        });
+        kill_broker();
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        daemon.assert_alive();
+        start_broker();
+    }
+    // A producer of its own: the old one's connection is of the former life.
+    send(&Producer::new(&[]), &topic, 30_000..40_000);
+    until(120, "all of them", || {
+        let progress = bank.progress();
+        holds(progress == 40_000, || format!("{progress}"))
+    });
+    check_ledger(&bank, 40_000);
+    kafka::until_committed(30, &world.name, &topic);
+    until(60, "every receipt", || {
+        let ids = crate::shop::receipts(&receipts).len();
+        holds(ids == 40_000, || format!("{ids}"))
+    });
+    daemon.assert_alive();
+}
+
+#[test]
+fn daemons_that_come_and_go_all_the_time_lose_and_double_nothing() {
+    const MESSAGES: u64 = 60_000;
+    let world = World::new("storm");
+    let seed = rand::rng().random();
+    println!("seed {seed}");
+    let mut random = StdRng::seed_from_u64(seed);
+    let bank = ledger(&world);
+    let topic = world.topic("payment.events");
+    kafka::create(&topic, 12, &[]);
+    let config = world.pipeline(&bank, &[&topic], ROUTE).option("session.timeout.ms", "6000");
+    config.migrate();
+    let producer = Producer::new(&[]);
+    send(&producer, &topic, 0..MESSAGES / 2);
+    let mut daemons: Vec<Daemon> = (0..3).map(|_| Daemon::start(&config)).collect();
+    for round in 0..8 {
+        let share = MESSAGES / 16;
+        send(&producer, &topic, MESSAGES / 2 + round * share..MESSAGES / 2 + (round + 1) * share);
+        std::thread::sleep(std::time::Duration::from_millis(random.random_range(100..2500)));
+        let leaving = daemons.swap_remove(random.random_range(0..daemons.len()));
+        if random.random_bool(0.5) {
+            leaving.kill();
+        } else {
+            let (status, _) = leaving.terminate(20);
+            assert!(status.success(), "{status}");
+        }
+        daemons.push(Daemon::start(&config));
+    }
+    until(90, "all of them", || {
+        let progress = bank.progress();
+        holds(progress == MESSAGES, || format!("{progress}"))
+    });
+    check_ledger(&bank, MESSAGES);
+    kafka::until_committed(30, &world.name, &topic);
+}
+
+#[test]
+fn a_topic_deleted_and_made_again_under_the_daemon_is_read_from_its_start() {
+    let world = World::new("anew");
+    let bank = ledger(&world);
+    let topic = world.topic("payment.events");
+    kafka::create(&topic, 2, &[]);
+    let config = world.pipeline(&bank, &[&topic], ROUTE).option("topic.metadata.refresh.interval.ms", "1000");
+    config.migrate();
+    send(&Producer::new(&[]), &topic, 0..1000);
+    let mut daemon = Daemon::start(&config);
+    daemon.until_consumed(30, 1000);
+    kafka::until_committed(20, &world.name, &topic);
+    kafka::delete(&topic);
+    until(20, "the topic to be gone", || holds(!kafka::topics().contains(&topic), || "it is there".to_owned()));
+    kafka::create(&topic, 2, &[]);
+    send(&Producer::new(&[]), &topic, 1000..1500);
+    until(60, "the new ones", || {
+        let booked = bank.number("SELECT COUNT(*) FROM ledger");
+        holds(booked == 1500, || format!("{booked}"))
+    });
+    daemon.assert_alive();
+    check_ledger(&bank, 1500);
+}
+
+/// Retention has taken what was not read yet.
+#[test]
+fn what_the_log_has_lost_is_named_and_the_rest_is_read() {
+    let world = World::new("lost");
+    let bank = ledger(&world);
+    let topic = world.topic("payment.events");
+    kafka::create(&topic, 1, &[]);
+    let config = world.pipeline(&bank, &[&topic], ROUTE);
+    config.migrate();
+    let producer = Producer::new(&[]);
+    send(&producer, &topic, 0..100);
+    let mut daemon = Daemon::start(&config);
+    daemon.until_consumed(30, 100);
+    kafka::until_committed(20, &world.name, &topic);
+    let (status, _) = daemon.terminate(20);
+    assert!(status.success());
+    send(&producer, &topic, 100..200);
+    kafka::delete_records(&topic, 0, 150);
+    let stopping = config.command(&["lanes", "list"]);
+    assert!(stopping.contains(&topic), "{stopping}");
+    let mut daemon = Daemon::start(&config);
+    daemon.until_consumed(30, 50);
+    let lost = daemon.metric("countersign_offset_events_total", &[("kind", "data_lost")]);
+    assert_eq!(lost, Some(1.0));
+    let said = daemon.warnings();
+    assert!(
+        said.iter().any(|line| line.contains("data lost") && line.contains("100") && line.contains("149")),
+        "{said:?}"
+    );
+    assert_eq!(bank.number("SELECT COUNT(*) FROM ledger"), 150);
+    kafka::until_committed(20, &world.name, &topic);
+}
