@@ -301,12 +301,7 @@ impl Sight {
                 };
                 if let (Shape::Envelope, Some(Value::Struct(mut envelope))) = (event.shape, content) {
                     self.source = envelope.remove("source").filter(|source| matches!(source, Value::Struct(_)));
-                    // Converters that leave a null where a default stands mean "false" by it.
-                    if let Some(Value::Struct(source)) = &mut self.source
-                        && let Some(snapshot @ Value::Null) = source.get_mut("snapshot")
-                    {
-                        *snapshot = Value::Text("false".into());
-                    }
+                    self.source.iter_mut().for_each(super::view::say_snapshot);
                 }
                 self.content(event);
             }

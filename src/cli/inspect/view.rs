@@ -154,6 +154,15 @@ fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
+/// Converters that leave a null where a default stands mean "false" by it.
+pub fn say_snapshot(source: &mut Value) {
+    if let Value::Struct(source) = source
+        && let Some(snapshot @ Value::Null) = source.get_mut("snapshot")
+    {
+        *snapshot = Value::Text("false".into());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
