@@ -13,6 +13,18 @@ pub enum Outcome {
     Refused(Refusal),
 }
 
+impl Outcome {
+    /// The message waits.
+    pub fn is_retry(&self) -> bool {
+        matches!(self, Self::Refused(Refusal { kind: RefusalKind::Retry, .. }))
+    }
+
+    /// Something was written for a message that is not to be.
+    pub fn needs_undo(&self) -> bool {
+        matches!(self, Self::Refused(refusal) if !refusal.clean)
+    }
+}
+
 /// An effect that did not take place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {

@@ -18,9 +18,9 @@ use crate::effect::Delivery;
 use crate::message::{Digest, MessageId};
 use crate::pipeline::Shared;
 use crate::pipeline::alone::apply_alone;
-use crate::pipeline::apply::is_retry;
 use crate::pipeline::batch::{Entry, Faulty, Item, Reader};
 use crate::pipeline::intake::{self, Hindrance};
+use crate::pipeline::queue::waits;
 use crate::pipeline::settle::settle_alone;
 use crate::receipt::code;
 use crate::record_line;
@@ -92,7 +92,7 @@ impl Sweeper {
             match self.try_once(&mut reader, registry, &waiting).await {
                 Ok(outcome) => {
                     // Whoever stands behind it in the queue of its key comes next.
-                    if round.queues && outcome.is_some_and(|outcome| !is_retry(&outcome)) {
+                    if round.queues && outcome.is_some_and(|outcome| !outcome.is_retry()) {
                         round.more.store(true, Ordering::Relaxed);
                     }
                     continue;
@@ -179,8 +179,7 @@ impl Sweeper {
             tx.rollback().await;
             return Ok(None);
         }
-        let (code, reason) = (code::DATA_REFUSED.to_owned(), why.to_owned());
-        let outcome = Outcome::Refused(Refusal { kind: RefusalKind::Retry, code, reason, clean: true });
+        let outcome = waits(code::DATA_REFUSED, why);
         let item = Item { entry: Entry::Faulty(Box::new(faulty_of(&self.shared, &row, why))), ..item };
         Ok(self.settled(tx, &item, outcome, waiting).await?)
     }

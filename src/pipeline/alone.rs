@@ -1,7 +1,6 @@
 //! One message by itself, outside its lane: set aside before, or redriven by an operator.
 
 use super::Shared;
-use super::apply::needs_undo;
 use super::blame::blame;
 use crate::decision::{Outcome, Refusal, RefusalKind};
 use crate::effect::Delivery;
@@ -25,7 +24,7 @@ pub(crate) async fn apply_alone(shared: &Shared, tx: &mut Tx, delivery: &Deliver
         }
         Err(error) => data_refused(&error),
     };
-    if needs_undo(&outcome) {
+    if outcome.needs_undo() {
         tx.rollback_to(SAVEPOINT).await?;
         blame(&**effect, tx, delivery, &mut outcome).await?;
     } else if let Err(error) = tx.check_deferred().await {

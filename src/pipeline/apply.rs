@@ -88,8 +88,8 @@ impl Attempt<'_> {
         {
             let outcomes = done?;
             // Whether a message waits is known only now, and what stands behind it was applied.
-            let overtaken = |outcome: &Outcome| self.shared.by_key[route] && is_retry(outcome);
-            return Ok((!outcomes.iter().any(|outcome| needs_undo(outcome) || overtaken(outcome))).then_some(outcomes));
+            let overtaken = |outcome: &Outcome| self.shared.by_key[route] && outcome.is_retry();
+            return Ok((!outcomes.iter().any(|outcome| outcome.needs_undo() || overtaken(outcome))).then_some(outcomes));
         }
         let mut outcomes = Vec::with_capacity(run.len());
         for (index, delivery) in indices.iter().zip(run) {
@@ -101,7 +101,7 @@ impl Attempt<'_> {
             }
             if self.mode == Mode::Plain {
                 let outcome = effect.apply(tx, delivery).await.map_err(at)?;
-                if needs_undo(&outcome) {
+                if outcome.needs_undo() {
                     return Ok(None);
                 }
                 queues.note(order_key, &outcome);
@@ -110,7 +110,7 @@ impl Attempt<'_> {
             }
             tx.savepoint(SAVEPOINT).await?;
             let mut applied = effect.apply(tx, delivery).await;
-            if applied.as_ref().is_ok_and(|outcome| !needs_undo(outcome)) {
+            if applied.as_ref().is_ok_and(|outcome| !outcome.needs_undo()) {
                 // What a deferred constraint would say at COMMIT, where nobody could tell whose answer it is.
                 applied = match tx.check_deferred().await {
                     Ok(()) => applied,
@@ -133,7 +133,7 @@ impl Attempt<'_> {
                     None => return Err(at(error)),
                 },
             };
-            if needs_undo(&outcome) {
+            if outcome.needs_undo() {
                 tx.rollback_to(SAVEPOINT).await?;
                 blame(&**effect, tx, delivery, &mut outcome).await.map_err(at)?;
             } else {
@@ -144,16 +144,6 @@ impl Attempt<'_> {
         }
         Ok(Some(outcomes))
     }
-}
-
-/// The message waits.
-pub(crate) fn is_retry(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Refused(Refusal { kind: RefusalKind::Retry, .. }))
-}
-
-/// Something was written for a message that is not to be.
-pub(super) fn needs_undo(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Refused(refusal) if !refusal.clean)
 }
 
 /// A definite answer of the database about this message alone.

@@ -18,9 +18,9 @@ use crate::failpoint;
 use crate::gate::Mark;
 use crate::invariants::{Tally, all_accounted};
 use crate::message::DigestMatch;
+use crate::store::StoreError;
 use crate::store::inbox::BatchHead;
 use crate::store::lanes::{LaneAdvance, LaneKey};
-use crate::store::{StoreError, Tx};
 
 /// The lane in whose name a transaction runs.
 #[derive(Clone, Debug)]
@@ -181,7 +181,7 @@ impl Attempt<'_> {
             tx.advance_lane(&self.lane.key, &advance).await?;
         }
         failpoint::at("before-commit").await?;
-        match commit(tx).await {
+        match tx.commit_before("after-commit").await {
             Ok(()) => {}
             Err(error @ StoreError::CommitUnknown(_)) => {
                 let committed = match self.lane.tenure {
@@ -235,9 +235,4 @@ impl Attempt<'_> {
         }
         None
     }
-}
-
-async fn commit(tx: Tx) -> Result<(), StoreError> {
-    tx.commit().await?;
-    failpoint::at("after-commit").await.map_err(|lost| StoreError::CommitUnknown(Box::new(lost)))
 }

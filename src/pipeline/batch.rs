@@ -53,6 +53,11 @@ impl Faulty {
     }
 }
 
+/// Why a record is parked that an operator gave up.
+pub(super) fn skipped() -> Fault {
+    Fault::new(code::SKIPPED_BY_OPERATOR, "skipped by an operator")
+}
+
 /// Why a record cannot be read yet; nothing is known to be wrong with it.
 #[derive(Debug)]
 pub(super) enum Unready {
@@ -157,8 +162,7 @@ impl Reader {
 
     /// A record that an operator has given up before anybody could read it.
     pub(super) fn given_up(&self, record: &Record, generation: i64) -> Entry {
-        let fault = Fault::new(code::SKIPPED_BY_OPERATOR, "skipped by an operator");
-        Entry::Faulty(Box::new(Faulty { class: OPERATOR, ..self.bare(record, generation, fault) }))
+        Entry::Faulty(Box::new(Faulty { class: OPERATOR, ..self.bare(record, generation, skipped()) }))
     }
 
     /// The answer to [`Unready::Schema`].

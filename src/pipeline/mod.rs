@@ -1,7 +1,7 @@
 //! From records to committed outcomes: the only place that sees Kafka, the gate and the store together.
 
 pub(crate) mod alone;
-pub(crate) mod apply;
+mod apply;
 pub mod attempt;
 pub mod batch;
 pub(crate) mod blame;
@@ -14,7 +14,7 @@ pub(crate) mod late;
 mod look_up;
 pub mod marks;
 pub mod processor;
-mod queue;
+pub(crate) mod queue;
 pub mod replay;
 pub(crate) mod rows;
 pub(crate) mod settle;

@@ -12,7 +12,7 @@ use tracing::{debug, error, warn};
 
 use super::Shared;
 use super::attempt::{Attempt, Attempted, Committed, Failure, Lane, MAX_SAVEPOINTS, Mode};
-use super::batch::{Entry, Item, Reader};
+use super::batch::{Entry, Item, Reader, skipped};
 use super::settle::OPERATOR;
 use super::status::{LaneState, Lanes};
 use crate::debezium::event::Fault;
@@ -195,8 +195,7 @@ impl Processor {
     fn skip(&self, reader: &Reader, items: &mut [Item], to: i64) {
         for item in items.iter_mut().filter(|item| item.record.position.offset < to) {
             if !matches!(item.entry, Entry::Skip(_)) {
-                let fault = Fault::new(code::SKIPPED_BY_OPERATOR, "skipped by an operator");
-                item.entry = Entry::Faulty(Box::new(reader.to_park(item, self.lane.generation, OPERATOR, fault)));
+                item.entry = Entry::Faulty(Box::new(reader.to_park(item, self.lane.generation, OPERATOR, skipped())));
             }
         }
     }

@@ -25,9 +25,7 @@ impl Queues {
 
     /// Notes that a message waits from now on.
     pub fn note(&mut self, key: Option<OrderKey>, outcome: &Outcome) {
-        if let (Some(key), Outcome::Refused(Refusal { kind: RefusalKind::Retry, .. })) = (key, outcome) {
-            self.0.insert(key);
-        }
+        self.0.extend(key.filter(|_| outcome.is_retry()));
     }
 }
 
@@ -40,7 +38,7 @@ pub(super) fn order_key(shared: &Shared, route: usize, record: &Record) -> Optio
 }
 
 /// A message that nothing is written for now.
-pub(super) fn waits(code: &str, reason: &str) -> Outcome {
+pub(crate) fn waits(code: &str, reason: &str) -> Outcome {
     let (code, reason) = (code.to_owned(), reason.to_owned());
     Outcome::Refused(Refusal { kind: RefusalKind::Retry, code, reason, clean: true })
 }

@@ -84,7 +84,7 @@ impl Attempt<'_> {
             return Ok(Redriven { version: None, receipt_id: None, ..done });
         }
         failpoint::at("before-redrive").await?;
-        match commit(tx).await {
+        match tx.commit_before("after-redrive").await {
             Err(error @ StoreError::CommitUnknown(_)) => match self.look_up(written.as_deref(), attempts).await? {
                 true => Ok(done),
                 false => Err(error),
@@ -316,11 +316,6 @@ impl Attempt<'_> {
             }
         }
     }
-}
-
-async fn commit(tx: Tx) -> Result<(), StoreError> {
-    tx.commit().await?;
-    failpoint::at("after-redrive").await.map_err(|lost| StoreError::CommitUnknown(Box::new(lost)))
 }
 
 enum Applied {

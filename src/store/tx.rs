@@ -9,6 +9,7 @@ use super::Conn;
 use super::bind::{Bind, StoreRow, mysql_arguments, pg_arguments, sqlite_arguments};
 use super::dialect::Dialect;
 use super::error::StoreError;
+use crate::failpoint;
 
 /// An open transaction. Dropped without commit or rollback, or after an error of the connection, it closes its
 /// connection: the server rolls back, and no half-read answer reaches the next user of a pooled connection.
@@ -157,6 +158,12 @@ impl Tx {
                 Err(if unknown { StoreError::CommitUnknown(Box::new(error)) } else { error })
             }
         }
+    }
+
+    /// [`Tx::commit`] before a named point at which its answer can be lost.
+    pub async fn commit_before(self, point: &'static str) -> Result<(), StoreError> {
+        self.commit().await?;
+        failpoint::at(point).await.map_err(|lost| StoreError::CommitUnknown(Box::new(lost)))
     }
 
     /// Undoes everything. An error is of no interest: the connection is closed, which comes to the same.
