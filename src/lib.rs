@@ -1,6 +1,8 @@
 //! `countersign`: each Debezium change event takes effect once, in the same database transaction as its dedup row, and
 //! every message gets one terminal receipt.
 
+#![forbid(unsafe_code)]
+
 pub mod app;
 pub mod check;
 pub mod cli;

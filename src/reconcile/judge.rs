@@ -102,7 +102,10 @@ impl Judge {
                 // After the rows: a purge raises the horizon in the transaction that deletes.
                 let known = match horizon {
                     Some(known) => known,
-                    None => self.shared.store.purged_before(&self.shared.pipeline).await?,
+                    None => {
+                        let horizon = self.shared.store.purge_horizon(&self.shared.pipeline).await?;
+                        horizon.map(|horizon| horizon.as_millisecond())
+                    }
                 };
                 horizon = Some(known);
                 facts.old = known.is_some_and(|known| item.record.timestamp_ms.is_none_or(|ms| ms < known));

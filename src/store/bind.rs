@@ -97,6 +97,27 @@ enum Own {
     Common(Bind),
 }
 
+/// `(…)` of one place each, behind the binds that are there.
+pub(super) fn listed<T>(dialect: Dialect, binds: &mut Vec<Bind>, values: &[T], bind: impl Fn(&T) -> Bind) -> String {
+    let places: Vec<String> = (0..values.len()).map(|n| dialect.placeholder(binds.len() + n)).collect();
+    binds.extend(values.iter().map(bind));
+    format!("({})", places.join(", "))
+}
+
+/// What a column of bytes must be to be one of these keys, behind the binds that are there: with an array, where there
+/// are any, it is one statement however many they are.
+pub(super) fn any_of<K: AsRef<[u8]>>(dialect: Dialect, binds: &mut Vec<Bind>, keys: &[K]) -> String {
+    match dialect {
+        Dialect::Postgres => {
+            binds.push(Bind::Blobs(keys.iter().map(|key| Some(key.as_ref().to_vec())).collect()));
+            format!("= ANY(${})", binds.len())
+        }
+        Dialect::MySql | Dialect::Sqlite => {
+            format!("IN {}", listed(dialect, binds, keys, |key| Bind::Bytes(key.as_ref().to_vec())))
+        }
+    }
+}
+
 pub(super) fn pg_arguments(binds: Vec<Bind>) -> Result<PgArguments, StoreError> {
     arguments!(binds, PgArguments, |arguments: &mut PgArguments, bind| match bind {
         Bind::Ints(values) => Own::Added(arguments.add(values)),

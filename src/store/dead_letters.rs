@@ -170,7 +170,7 @@ impl Tx {
 }
 
 fn columns(dialect: Dialect) -> String {
-    let int = if dialect == Dialect::MySql { "SIGNED" } else { "bigint" };
+    let int = dialect.bigint();
     format!(
         "id, message_id, route, topic, CAST(kafka_partition AS {int}), kafka_offset, class, code, reason, status, \
          CAST(attempts AS {int}), {}, {}, decided_by, decided_why",
@@ -250,7 +250,7 @@ impl Store {
     /// The same in the order of their records, without what is said about them.
     pub async fn dead_letter_places(&self, pipeline: &str, filter: &Filter) -> Result<Vec<Place>, StoreError> {
         let dialect = self.dialect();
-        let int = if dialect == Dialect::MySql { "SIGNED" } else { "bigint" };
+        let int = dialect.bigint();
         let (condition, binds) = condition(dialect, pipeline, filter);
         let sql = format!(
             "SELECT id, message_id, topic, CAST(kafka_partition AS {int}), kafka_offset, record_key \

@@ -38,6 +38,32 @@ impl Dialect {
         }
     }
 
+    /// What a number is cast to, so that it is read as one of 64 bits.
+    pub fn bigint(self) -> &'static str {
+        match self {
+            Self::Postgres | Self::Sqlite => "bigint",
+            Self::MySql => "SIGNED",
+        }
+    }
+
+    /// The database's own clock, to be compared with its columns.
+    pub fn now(self) -> &'static str {
+        match self {
+            Self::Postgres => "now()",
+            Self::MySql => "UTC_TIMESTAMP(6)",
+            Self::Sqlite => "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')",
+        }
+    }
+
+    /// A time column in milliseconds since 1970.
+    pub fn since_1970(self, column: &str) -> String {
+        match self {
+            Self::Postgres => format!("CAST(EXTRACT(EPOCH FROM {column}) * 1000 AS bigint)"),
+            Self::MySql => format!("CAST(UNIX_TIMESTAMP({column}) * 1000 AS SIGNED)"),
+            Self::Sqlite => format!("CAST((julianday({column}) - 2440587.5) * 86400000 AS INTEGER)"),
+        }
+    }
+
     /// The placeholder of the bind parameter with this index, counted from zero.
     pub fn placeholder(self, index: usize) -> String {
         match self {

@@ -1,5 +1,6 @@
 //! The inbox: one row a message, and the proof of its effect.
 
+use super::bind::any_of;
 use super::meta::{instant_ms, purge_horizon, time_bind};
 use super::{Bind, Dialect, Sql, StoreError, StoreRow, Tx};
 
@@ -173,29 +174,16 @@ impl Tx {
         let mut known = Known { rows: Vec::with_capacity(keys.len()), horizon_ms: None };
         let horizon = purge_horizon(pipeline);
         for chunk in keys.chunks(dialect.max_binds() - 1) {
-            let int = if dialect == Dialect::MySql { "SIGNED" } else { "bigint" };
-            let received = match dialect {
-                Dialect::Postgres => "CAST(EXTRACT(EPOCH FROM received_at) * 1000 AS bigint)",
-                Dialect::MySql => "CAST(UNIX_TIMESTAMP(received_at) * 1000 AS SIGNED)",
-                Dialect::Sqlite => "CAST((julianday(received_at) - 2440587.5) * 86400000 AS INTEGER)",
-            };
+            let int = dialect.bigint();
+            let received = dialect.since_1970("received_at");
             let columns = format!(
                 "inbox_key, message_id, status, digest, attempt_token, topic, CAST(kafka_partition AS {int}), \
                  kafka_offset, {received}, (SELECT value FROM countersign_meta WHERE name = {})",
                 dialect.placeholder(0)
             );
             let mut binds = vec![Bind::text(&horizon)];
-            let sql = match dialect {
-                Dialect::Postgres => {
-                    binds.push(Bind::Blobs(chunk.iter().map(|key| Some(key.to_vec())).collect()));
-                    format!("SELECT {columns} FROM countersign_inbox WHERE inbox_key = ANY($2)")
-                }
-                Dialect::MySql | Dialect::Sqlite => {
-                    binds.extend(chunk.iter().map(|key| Bind::Bytes(key.to_vec())));
-                    let keys = dialect.value_rows(1, chunk.len());
-                    format!("SELECT {columns} FROM countersign_inbox WHERE inbox_key IN {keys}")
-                }
-            };
+            let keys = any_of(dialect, &mut binds, chunk);
+            let sql = format!("SELECT {columns} FROM countersign_inbox WHERE inbox_key {keys}");
             for row in self.fetch(&sql, binds).await? {
                 if known.horizon_ms.is_none() {
                     known.horizon_ms = row.opt_text(9)?.as_deref().map(instant_ms).transpose()?;

@@ -45,7 +45,7 @@ pub struct Waiting {
 }
 
 pub(super) fn entry_columns(dialect: Dialect) -> String {
-    let int = if dialect == Dialect::MySql { "SIGNED" } else { "bigint" };
+    let int = dialect.bigint();
     format!(
         "inbox_key, pipeline, scope, route, message_id, status, code, reason, digest, CAST(version AS {int}), \
          CAST(attempts AS {int}), correlation_id, source_app, receipt_key, topic, CAST(kafka_partition AS {int}), \
@@ -157,11 +157,7 @@ impl Store {
     /// With `queues` only those that stand first in the queue of their key; the tables of version 1 have none.
     pub async fn due_waiting(&self, pipeline: &str, queues: bool, limit: i64) -> Result<Vec<Waiting>, StoreError> {
         let dialect = self.dialect();
-        let now = match dialect {
-            Dialect::Postgres => "now()",
-            Dialect::MySql => "UTC_TIMESTAMP(6)",
-            Dialect::Sqlite => "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')",
-        };
+        let now = dialect.now();
         let sql = format!(
             "SELECT {} FROM countersign_inbox w \
              WHERE pipeline = {} AND status = 'WAITING' AND next_try_at <= {now} AND {} \
@@ -175,7 +171,7 @@ impl Store {
 }
 
 fn waiting_columns(dialect: Dialect) -> String {
-    let int = if dialect == Dialect::MySql { "SIGNED" } else { "bigint" };
+    let int = dialect.bigint();
     let received_at = time_text(dialect, "received_at");
     format!("inbox_key, waiting_record, CAST(attempts AS {int}), attempt_token, {received_at}")
 }

@@ -246,7 +246,7 @@ impl Store {
 
     pub async fn lanes(&self, pipeline: &str) -> Result<Vec<LaneStatus>, StoreError> {
         let dialect = self.dialect();
-        let int = if dialect == Dialect::MySql { "SIGNED" } else { "bigint" };
+        let int = dialect.bigint();
         let sql = format!(
             "SELECT topic, CAST(kafka_partition AS {int}), epoch, owner, CAST(generation AS {int}), next_offset, records_seen, \
              paused, skip_to, {}, standing FROM countersign_lanes WHERE pipeline = {} ORDER BY topic, kafka_partition",

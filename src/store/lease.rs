@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::meta::clock;
+use super::bind::listed;
+use super::meta::{clock, instant};
 use super::{Bind, Dialect, Sql, Store, StoreError, StoreRow, Tx};
 
 const ENSURE: &str = "INSERT INTO countersign_meta (name, value) VALUES ";
@@ -83,10 +84,10 @@ impl Store {
             tx.rollback().await;
             return Ok(Vec::new());
         }
-        let until = parsed(&now.text(2)?)? + time;
-        let (sql, mut binds) = (TAKE.of(dialect), vec![Bind::Text(format!("{owner} {until}"))]);
-        binds.extend(free.iter().map(|name| Bind::text(*name)));
-        tx.execute(&format!("{sql}{}", list(dialect, 1, free.len())), binds).await?;
+        let until = instant(&now.text(2)?)? + time;
+        let mut binds = vec![Bind::Text(format!("{owner} {until}"))];
+        let names = listed(dialect, &mut binds, &free, |name| Bind::text(*name));
+        tx.execute(&format!("{}{names}", TAKE.of(dialect)), binds).await?;
         tx.commit().await?;
         Ok(free.into_iter().cloned().collect())
     }
@@ -99,10 +100,9 @@ impl Store {
     pub async fn release_leases(&self, names: &BTreeSet<String>, owner: &str) -> Result<(), StoreError> {
         let names: Vec<&String> = names.iter().collect();
         for chunk in names.chunks(CHUNK) {
-            let sql = format!("{}{}", RELEASE.of(self.dialect()), list(self.dialect(), 1, chunk.len()));
             let mut binds = vec![Bind::Text(format!("{owner} %"))];
-            binds.extend(chunk.iter().map(|name| Bind::text(*name)));
-            self.write(&sql, binds).await?;
+            let names = listed(self.dialect(), &mut binds, chunk, |name| Bind::text(*name));
+            self.write(&format!("{}{names}", RELEASE.of(self.dialect())), binds).await?;
         }
         Ok(())
     }
@@ -126,7 +126,7 @@ pub(super) fn left(value: &str, now: &str, owner: &str) -> Result<Option<Duratio
     if holder != owner {
         return Ok(None);
     }
-    let now = parsed(now)?;
+    let now = instant(now)?;
     let left = until.parse::<Timestamp>().ok().map(|until| until.duration_since(now));
     Ok(left.and_then(|left| Duration::try_from(left).ok()))
 }
@@ -135,17 +135,13 @@ pub(super) fn left(value: &str, now: &str, owner: &str) -> Result<Option<Duratio
 fn others(rows: &[StoreRow], owner: &str) -> Result<BTreeSet<String>, StoreError> {
     let mut held = BTreeSet::new();
     for row in rows {
-        let (value, now) = (row.text(1)?, parsed(&row.text(2)?)?);
+        let (value, now) = (row.text(1)?, instant(&row.text(2)?)?);
         let (holder, until) = value.split_once(' ').unwrap_or_default();
         if holder != owner && until.parse::<Timestamp>().is_ok_and(|until| until > now) {
             held.insert(row.text(0)?);
         }
     }
     Ok(held)
-}
-
-fn parsed(now: &str) -> Result<Timestamp, StoreError> {
-    now.parse().map_err(|_| StoreError::Unexpected("the database's clock is no time".to_owned()))
 }
 
 /// Name, value and clock of these rows, which stay locked until the end of the transaction if so wished.
@@ -155,16 +151,8 @@ fn select(dialect: Dialect, names: &[&String], lock: bool) -> (String, Vec<Bind>
         // One writer at a time.
         Dialect::Postgres | Dialect::MySql | Dialect::Sqlite => "",
     };
-    let sql = format!(
-        "SELECT name, value, {} FROM countersign_meta WHERE name IN {} ORDER BY name{lock}",
-        clock(dialect),
-        list(dialect, 0, names.len())
-    );
-    (sql, names.iter().map(|name| Bind::text(*name)).collect())
-}
-
-/// `($2, $3)`: places for `count` values behind `before` others.
-fn list(dialect: Dialect, before: usize, count: usize) -> String {
-    let places: Vec<String> = (before..before + count).map(|index| dialect.placeholder(index)).collect();
-    format!("({})", places.join(", "))
+    let mut binds = Vec::new();
+    let list = listed(dialect, &mut binds, names, |name| Bind::text(*name));
+    let clock = clock(dialect);
+    (format!("SELECT name, value, {clock} FROM countersign_meta WHERE name IN {list} ORDER BY name{lock}"), binds)
 }

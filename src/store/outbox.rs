@@ -131,7 +131,7 @@ impl Store {
     /// The lanes that have receipts waiting; None stands for receipts without a place.
     pub async fn lanes_with_receipts(&self, pipeline: &str) -> Result<Vec<Option<(Arc<str>, i32)>>, StoreError> {
         let dialect = self.dialect();
-        let int = if dialect == Dialect::MySql { "SIGNED" } else { "bigint" };
+        let int = dialect.bigint();
         let sql = format!(
             "SELECT DISTINCT topic, CAST(kafka_partition AS {int}) FROM countersign_outbox WHERE pipeline = {}",
             dialect.placeholder(0)

@@ -4,6 +4,7 @@
 
 use jiff::Timestamp;
 
+use super::bind::listed;
 use super::inbox_entries::{InboxEntry, entry, entry_columns};
 use super::meta::{instant, instant_text, purge_horizon, time_bind, time_text};
 use super::{Bind, Dialect, Store, StoreError, StoreRow, Tx};
@@ -87,13 +88,6 @@ fn by_key(dialect: Dialect, key: &str, rows: usize) -> String {
     }
 }
 
-/// `(KEY, …)` behind the binds that are there.
-fn listed<T>(dialect: Dialect, binds: &mut Vec<Bind>, keys: &[T], bind: impl Fn(&T) -> Bind) -> String {
-    let places: Vec<String> = (0..keys.len()).map(|n| dialect.placeholder(binds.len() + n)).collect();
-    binds.extend(keys.iter().map(bind));
-    format!("({})", places.join(", "))
-}
-
 const DONE: &str = "status IN ('SUCCESS', 'FAILED')";
 const OPEN_LETTER: &str = "EXISTS (SELECT 1 FROM countersign_dead_letters \
      WHERE countersign_dead_letters.inbox_key = countersign_inbox.inbox_key AND countersign_dead_letters.status = 'open')";
@@ -108,7 +102,7 @@ impl Store {
         limit: usize,
     ) -> Result<Vec<OldRow>, StoreError> {
         let dialect = self.dialect();
-        let int = if dialect == Dialect::MySql { "SIGNED" } else { "bigint" };
+        let int = dialect.bigint();
         let sql = format!(
             "SELECT inbox_key, CAST(version AS {int}), {}, \
              CAST(CASE WHEN NOT ({DONE} AND finished_at < {}) THEN 1 WHEN {OPEN_LETTER} THEN 2 ELSE 0 END AS {int}) \
@@ -191,7 +185,7 @@ impl Store {
         limit: usize,
     ) -> Result<Portion<i64, i64>, StoreError> {
         let dialect = self.dialect();
-        let int = if dialect == Dialect::MySql { "SIGNED" } else { "bigint" };
+        let int = dialect.bigint();
         let sql = format!(
             "SELECT id, CAST(CASE WHEN status <> 'open' AND updated_at < {} THEN 1 ELSE 0 END AS {int}) \
              FROM countersign_dead_letters WHERE pipeline = {} AND id > {} ORDER BY id LIMIT {limit}",
@@ -234,7 +228,7 @@ impl Store {
         limit: usize,
     ) -> Result<Portion<VersionPlace, VersionPlace>, StoreError> {
         let dialect = self.dialect();
-        let int = if dialect == Dialect::MySql { "SIGNED" } else { "bigint" };
+        let int = dialect.bigint();
         let place = |index| dialect.placeholder(index);
         let sql = format!(
             "SELECT table_name, key_hash, CAST(CASE WHEN {GONE} AND updated_at < {} THEN 1 ELSE 0 END AS {int}) \
@@ -327,16 +321,7 @@ impl Store {
         );
         let rows = self.read(&sql, vec![Bind::text(pipeline), instant_bind(dialect, before)]).await?;
         let Some(batch) = rows.first().map(|row| row.int(0)).transpose()? else { return Ok((0, false)) };
-        let sql =
-            format!("SELECT id FROM countersign_reconcile_diffs WHERE batch_id = {place} ORDER BY id LIMIT {limit}");
-        let rows = self.read(&sql, vec![Bind::Int(batch)]).await?;
-        let ids = rows.iter().map(|row| row.int(0)).collect::<Result<Vec<_>, _>>()?;
-        if !ids.is_empty() {
-            let mut binds = Vec::new();
-            let ids = listed(dialect, &mut binds, &ids, |id| Bind::Int(*id));
-            self.write(&format!("DELETE FROM countersign_reconcile_diffs WHERE id IN {ids}"), binds).await?;
-        }
-        if rows.len() == limit {
+        if self.forget_diffs(batch, limit).await? {
             return Ok((0, true));
         }
         let sql = format!("DELETE FROM countersign_reconcile_batches WHERE id = {place}");

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::{Bind, Dialect, Sql, Store, StoreError, Tx};
+use super::bind::any_of;
+use super::{Bind, Sql, Store, StoreError, Tx};
 
 /// A hash of a record's key.
 pub type OrderKey = [u8; 32];
@@ -39,16 +40,7 @@ impl Tx {
         for chunk in keys.chunks(dialect.max_binds() / 2) {
             let mut binds = vec![Bind::text(place.pipeline), Bind::text(place.topic)];
             let (pipeline, topic) = (dialect.placeholder(0), dialect.placeholder(1));
-            let keys = match dialect {
-                Dialect::Postgres => {
-                    binds.push(Bind::Blobs(chunk.iter().map(|key| Some(key.to_vec())).collect()));
-                    "= ANY($3)".to_owned()
-                }
-                Dialect::MySql | Dialect::Sqlite => {
-                    binds.extend(chunk.iter().map(|key| Bind::Bytes(key.to_vec())));
-                    format!("IN {}", dialect.value_rows(1, chunk.len()))
-                }
-            };
+            let keys = any_of(dialect, &mut binds, chunk);
             let sql = format!(
                 "SELECT DISTINCT order_key FROM countersign_inbox WHERE pipeline = {pipeline} AND topic = {topic} \
                  AND kafka_partition = {} AND status = 'WAITING' AND order_key {keys}",

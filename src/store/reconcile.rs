@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use super::bind::{any_of, listed};
 use super::inbox::Status;
-use super::meta::{clock, instant_ms, purge_horizon, time_bind};
+use super::meta::time_bind;
 use super::queues::HEADS;
 use super::{Bind, Dialect, Store, StoreError, StoreRow};
 
@@ -57,20 +58,12 @@ impl Store {
     /// its key is not due before that.
     pub async fn known_rows(&self, keys: &[&[u8]], grace: Duration) -> Result<Vec<KnownRow>, StoreError> {
         let dialect = self.dialect();
-        let int = if dialect == Dialect::MySql { "SIGNED" } else { "bigint" };
-        let (received, late) = match dialect {
-            Dialect::Postgres => (
-                "CAST(EXTRACT(EPOCH FROM received_at) * 1000 AS bigint)",
-                format!("now() - interval '{} seconds'", grace.as_secs()),
-            ),
-            Dialect::MySql => (
-                "CAST(UNIX_TIMESTAMP(received_at) * 1000 AS SIGNED)",
-                format!("DATE_SUB(UTC_TIMESTAMP(6), INTERVAL {} SECOND)", grace.as_secs()),
-            ),
-            Dialect::Sqlite => (
-                "CAST((julianday(received_at) - 2440587.5) * 86400000 AS INTEGER)",
-                format!("strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-{} seconds')", grace.as_secs()),
-            ),
+        let int = dialect.bigint();
+        let (received, seconds) = (dialect.since_1970("received_at"), grace.as_secs());
+        let late = match dialect {
+            Dialect::Postgres => format!("now() - interval '{seconds} seconds'"),
+            Dialect::MySql => format!("DATE_SUB(UTC_TIMESTAMP(6), INTERVAL {seconds} SECOND)"),
+            Dialect::Sqlite => format!("strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-{seconds} seconds')"),
         };
         let columns = format!(
             "inbox_key, message_id, status, code, digest, CAST(version AS {int}), topic, CAST(kafka_partition AS {int}), \
@@ -105,24 +98,11 @@ impl Store {
         let dialect = self.dialect();
         let mut found = Vec::with_capacity(keys.len());
         for chunk in keys.chunks(dialect.max_binds()) {
-            let (condition, binds) = match dialect {
-                Dialect::Postgres => {
-                    ("= ANY($1)".to_owned(), vec![Bind::Blobs(chunk.iter().map(|key| Some(key.to_vec())).collect())])
-                }
-                Dialect::MySql | Dialect::Sqlite => (
-                    format!("IN {}", dialect.value_rows(1, chunk.len())),
-                    chunk.iter().map(|key| Bind::Bytes(key.to_vec())).collect(),
-                ),
-            };
+            let mut binds = Vec::new();
+            let condition = any_of(dialect, &mut binds, chunk);
             found.extend(self.read(&format!("SELECT {columns} FROM {table} WHERE {column} {condition}"), binds).await?);
         }
         Ok(found)
-    }
-
-    /// What was received before this instant may have been purged, in milliseconds since 1970.
-    pub async fn purged_before(&self, pipeline: &str) -> Result<Option<i64>, StoreError> {
-        let text = self.meta(&purge_horizon(pipeline)).await?;
-        text.as_deref().map(instant_ms).transpose()
     }
 
     /// Receipts that wait, by the order of their ids, above `after`: their ids in the outbox and those of the receipts.
@@ -218,11 +198,7 @@ impl Store {
         differences: i64,
     ) -> Result<(), StoreError> {
         let dialect = self.dialect();
-        let now = match dialect {
-            Dialect::Postgres => "now()",
-            Dialect::MySql => "UTC_TIMESTAMP(6)",
-            Dialect::Sqlite => clock(dialect),
-        };
+        let now = dialect.now();
         let place = |index| dialect.placeholder(index);
         let sql = format!(
             "UPDATE countersign_reconcile_batches SET status = {}, checked = {}, differences = {}, finished_at = {now} \
@@ -236,6 +212,22 @@ impl Store {
         self.write(&sql, binds).await.map(drop)
     }
 
+    /// Deletes this many differences of a batch; true if there may be more.
+    pub(super) async fn forget_diffs(&self, batch: i64, limit: usize) -> Result<bool, StoreError> {
+        let dialect = self.dialect();
+        let place = dialect.placeholder(0);
+        let sql =
+            format!("SELECT id FROM countersign_reconcile_diffs WHERE batch_id = {place} ORDER BY id LIMIT {limit}");
+        let rows = self.read(&sql, vec![Bind::Int(batch)]).await?;
+        let ids = rows.iter().map(|row| row.int(0)).collect::<Result<Vec<_>, _>>()?;
+        if !ids.is_empty() {
+            let mut binds = Vec::new();
+            let ids = listed(dialect, &mut binds, &ids, |id| Bind::Int(*id));
+            self.write(&format!("DELETE FROM countersign_reconcile_diffs WHERE id IN {ids}"), binds).await?;
+        }
+        Ok(rows.len() == limit)
+    }
+
     /// Forgets all batches of a pipeline but the newest `keep`, in bounded portions.
     pub async fn forget_reconciles(&self, pipeline: &str, keep: usize) -> Result<(), StoreError> {
         let dialect = self.dialect();
@@ -246,21 +238,7 @@ impl Store {
         );
         for row in self.read(&sql, vec![Bind::text(pipeline)]).await? {
             let batch = row.int(0)?;
-            loop {
-                let sql = format!(
-                    "SELECT id FROM countersign_reconcile_diffs WHERE batch_id = {place} ORDER BY id LIMIT {PORTION}"
-                );
-                let ids = self.read(&sql, vec![Bind::Int(batch)]).await?;
-                let ids = ids.iter().map(|row| row.int(0).map(Bind::Int)).collect::<Result<Vec<_>, _>>()?;
-                let count = ids.len();
-                if count > 0 {
-                    let places = dialect.value_rows(1, count);
-                    self.write(&format!("DELETE FROM countersign_reconcile_diffs WHERE id IN {places}"), ids).await?;
-                }
-                if count < PORTION {
-                    break;
-                }
-            }
+            while self.forget_diffs(batch, PORTION).await? {}
             let sql = format!("DELETE FROM countersign_reconcile_batches WHERE id = {place}");
             self.write(&sql, vec![Bind::Int(batch)]).await?;
         }

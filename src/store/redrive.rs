@@ -106,7 +106,7 @@ impl Tx {
     /// the two in this order.
     pub async fn lock_dead_letter(&mut self, id: i64) -> Result<Option<(String, i64)>, StoreError> {
         let dialect = self.dialect();
-        let int = if dialect == Dialect::MySql { "SIGNED" } else { "bigint" };
+        let int = dialect.bigint();
         let (place, lock) = (dialect.placeholder(0), for_update(dialect));
         let sql =
             format!("SELECT status, CAST(attempts AS {int}) FROM countersign_dead_letters WHERE id = {place}{lock}");

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::bind::any_of;
 use super::{Bind, Dialect, StoreError, Tx};
 
 /// What the guard knows of one row. It outlives the row's delete, so that a late update does not raise the dead.
@@ -35,25 +36,14 @@ impl Tx {
             let mut binds = vec![Bind::text(pipeline), Bind::text(table)];
             let columns = format!(
                 "SELECT key_hash, lineage, position, CAST(CAST(deleted AS {int}) AS {}) FROM countersign_row_versions",
-                if dialect == Dialect::MySql { "SIGNED" } else { "bigint" }
+                dialect.bigint()
             );
-            let sql = match dialect {
-                Dialect::Postgres => {
-                    binds.push(Bind::Blobs(chunk.iter().map(|hash| Some(hash.to_vec())).collect()));
-                    // Sorted by key, so that two batches lock in the same order.
-                    format!(
-                        "{columns} WHERE pipeline = $1 AND table_name = $2 AND key_hash = ANY($3) ORDER BY key_hash FOR UPDATE"
-                    )
-                }
-                Dialect::MySql | Dialect::Sqlite => {
-                    binds.extend(chunk.iter().map(|hash| Bind::Bytes(hash.to_vec())));
-                    let lock = if dialect == Dialect::MySql { " ORDER BY key_hash FOR UPDATE" } else { "" };
-                    format!(
-                        "{columns} WHERE pipeline = ? AND table_name = ? AND key_hash IN {}{lock}",
-                        dialect.value_rows(1, chunk.len())
-                    )
-                }
-            };
+            let (pipeline, table) = (dialect.placeholder(0), dialect.placeholder(1));
+            let keys = any_of(dialect, &mut binds, chunk);
+            // Sorted by key, so that two batches lock in the same order.
+            let lock = if dialect == Dialect::Sqlite { "" } else { " ORDER BY key_hash FOR UPDATE" };
+            let sql =
+                format!("{columns} WHERE pipeline = {pipeline} AND table_name = {table} AND key_hash {keys}{lock}");
             let rows = self.fetch(&sql, binds).await?;
             if dialect != Dialect::Sqlite && rows.len() < chunk.len() {
                 // What is not there is not locked.
@@ -102,11 +92,7 @@ impl Tx {
             (Dialect::MySql, false) => "ON DUPLICATE KEY UPDATE key_hash = key_hash",
         };
         for chunk in versions.chunks(dialect.max_binds() / COLUMNS) {
-            let now = match dialect {
-                Dialect::Postgres => "now()",
-                Dialect::MySql => "UTC_TIMESTAMP(6)",
-                Dialect::Sqlite => "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')",
-            };
+            let now = dialect.now();
             let deleted = |version: &RowVersion| i64::from(version.deleted);
             let (sql, binds) = match dialect {
                 Dialect::Postgres => (

@@ -259,7 +259,7 @@ fn marks_of_a_lost_time_count_for_nothing_where_the_records_are_lost_too() {
         let gate = redis();
         let first = service(&world, &gate);
         world.send(&payments(0..10)).await;
-        until("ten", || async { (world.ledger().await.len() == 10).then_some(()) }).await;
+        world.booked(10).await;
         first.end();
         world
             .db
@@ -275,7 +275,7 @@ fn marks_of_a_lost_time_count_for_nothing_where_the_records_are_lost_too() {
         world.send(&others).await;
         world.send(&payments(0..10)).await;
         let second = service(&world, &gate);
-        until("all of them", || async { (world.ledger().await.len() == 10).then_some(()) }).await;
+        world.booked(10).await;
         assert!(second.metric("offset_events_total", "data_lost").await >= 1.0);
         until("the end", || async { (world.lane(0).await?.next_offset == 40).then_some(()) }).await;
         assert_eq!(world.balance("bob").await, 100_000 - 10);

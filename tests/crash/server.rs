@@ -16,7 +16,7 @@ use crate::database::{Engine, open};
 use crate::installed::{as_user, binary, children, copy, give, is_root, port, runs, signal};
 use crate::proxy::Proxy;
 use crate::wait::PATIENCE;
-use crate::world::{World, free_port};
+use crate::world::{World, free_port, on_each};
 
 /// Engines that have a server.
 pub const SERVERS: [Engine; 2] = [Engine::Postgres, Engine::MariaDb];
@@ -41,12 +41,7 @@ where
     F: Fn(Rc<World>, Server, Rc<Proxy>) -> W + Sync,
     W: Future<Output = ()>,
 {
-    let failed: Vec<String> = std::thread::scope(|scope| {
-        let threads: Vec<_> = engines.iter().map(|engine| scope.spawn(|| alone(*engine, &property))).collect();
-        let ended = engines.iter().zip(threads).map(|(engine, thread)| (engine, thread.join()));
-        ended.filter(|(_, ended)| ended.is_err()).map(|(engine, _)| format!("{engine:?}")).collect()
-    });
-    assert!(failed.is_empty(), "failed on {}", failed.join(" and "));
+    on_each(engines, |engine| alone(engine, &property));
 }
 
 fn alone<F, W>(engine: Engine, property: &F)

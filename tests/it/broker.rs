@@ -3,20 +3,24 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
+use rdkafka::bindings::{rd_kafka_handle_mock_cluster, rd_kafka_mock_group_initial_rebalance_delay_ms};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
 use rdkafka::message::{Header, Headers as _, Message as _, OwnedHeaders};
 use rdkafka::mocking::MockCluster;
-use rdkafka::producer::{DefaultProducerContext, FutureProducer, FutureRecord};
-use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+use rdkafka::producer::{FutureProducer, FutureRecord, Producer as _};
+use rdkafka::{ClientConfig, ClientContext, Offset, TopicPartitionList};
 
 use crate::wait::PATIENCE;
 
 /// When the members of a group change, the mock waits for the rest of it a second less than this.
 pub const SESSION_MS: &str = "3000";
+/// How long it waits when a group begins. Its own three seconds are as long as the session: it would now and then throw
+/// out a member that waits, and never answer it.
+const FIRST_JOIN_MS: i32 = 300;
 const ASK: Duration = Duration::from_secs(10);
 
+/// The cluster lives in its producer.
 pub struct Broker {
-    pub cluster: MockCluster<'static, DefaultProducerContext>,
     producer: FutureProducer,
 }
 
@@ -68,18 +72,31 @@ impl Rec {
 
 impl Broker {
     pub fn start() -> Self {
-        let cluster = MockCluster::new(1).unwrap();
-        let producer = ClientConfig::new()
-            .set("bootstrap.servers", cluster.bootstrap_servers())
+        let producer: FutureProducer = ClientConfig::new()
+            .set("test.mock.num.brokers", "1")
             .set("message.max.bytes", "20000000")
             .set("linger.ms", "0")
             .create()
             .unwrap();
-        Self { cluster, producer }
+        let client = producer.client().native_ptr();
+        #[allow(unsafe_code, reason = "the safe interface does not have it")]
+        // SAFETY: the client was made with a mock cluster and is alive; the call sets a number that later groups read.
+        unsafe {
+            rd_kafka_mock_group_initial_rebalance_delay_ms(rd_kafka_handle_mock_cluster(client), FIRST_JOIN_MS);
+        }
+        Self { producer }
+    }
+
+    pub fn create_topic(&self, name: &str, partitions: i32) {
+        self.cluster().create_topic(name, partitions, 1).unwrap();
     }
 
     pub fn address(&self) -> String {
-        self.cluster.bootstrap_servers()
+        self.cluster().bootstrap_servers()
+    }
+
+    fn cluster(&self) -> MockCluster<'_, impl ClientContext> {
+        self.producer.client().mock_cluster().expect("the client was made with one")
     }
 
     /// Sends in this order and waits until the broker has everything.

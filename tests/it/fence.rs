@@ -11,7 +11,7 @@ fn payments(ids: std::ops::Range<usize>) -> Vec<Rec> {
 }
 
 async fn once_each(world: &World, count: usize) {
-    until(&format!("{count} bookings"), || async { (world.ledger().await.len() >= count).then_some(()) }).await;
+    world.booked(count).await;
     let mut ledger = world.ledger().await;
     ledger.sort();
     let mut expected: Vec<String> = (0..count).map(|n| format!("order-m-{n}")).collect();

@@ -199,7 +199,7 @@ fn every_key_keeps_its_order_whatever_waits() {
         }
         let running = world.start(BOOK).await;
         world.send(&unopened.iter().map(|n| open(&format!("acc{n}"))).collect::<Vec<_>>()).await;
-        until("all of them", || async { (world.ledger().await.len() == 240).then_some(()) }).await;
+        world.booked(240).await;
         for (n, expected) in sent.iter().enumerate() {
             assert_eq!(booked(&world, &format!("acc{n}")).await, *expected);
         }

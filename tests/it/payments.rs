@@ -1,6 +1,7 @@
 //! The business of most tests: payments that are booked and taken from an account that must cover them.
 
 use crate::broker::Rec;
+use crate::wait::until;
 use crate::world::World;
 
 pub const TABLES: &str = "
@@ -45,6 +46,12 @@ impl World {
     /// The order ids of the ledger, in the order of booking.
     pub async fn ledger(&self) -> Vec<String> {
         self.db.rows("order_id", "FROM ledger ORDER BY n").await
+    }
+
+    /// Waits for so many bookings.
+    pub async fn booked(&self, count: usize) {
+        let enough = || async { (self.db.count("FROM ledger").await >= count as i64).then_some(()) };
+        until(&format!("{count} bookings"), enough).await;
     }
 
     pub async fn balance(&self, account: &str) -> i64 {

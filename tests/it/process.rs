@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use crate::broker::Rec;
 use crate::daemon::Daemon;
 use crate::payments::{CHARGE, TABLES, payment};
-use crate::wait::until;
 use crate::world::{World, everywhere, free_port};
 
 fn payments(ids: std::ops::Range<usize>) -> Vec<Rec> {
@@ -14,7 +13,7 @@ fn payments(ids: std::ops::Range<usize>) -> Vec<Rec> {
 }
 
 async fn once_each(world: &World, count: usize) {
-    until(&format!("{count} bookings"), || async { (world.ledger().await.len() >= count).then_some(()) }).await;
+    world.booked(count).await;
     let mut ledger = world.ledger().await;
     ledger.sort();
     assert_eq!(ledger, (0..count).map(|n| format!("order-m-{n:04}")).collect::<Vec<_>>());
@@ -45,14 +44,14 @@ fn sigterm_ends_it_soon_with_exit_0_and_its_offsets_committed() {
         }
         // In mid-stream too: what was committed to the database is committed to Kafka.
         let process = Daemon::start(&world, CHARGE);
-        world.send(&payments(100..3000)).await;
-        until("some of them", || async { (world.ledger().await.len() > 150).then_some(()) }).await;
+        world.send(&payments(100..2000)).await;
+        world.booked(151).await;
         process.end();
         for partition in [0, 1] {
             assert_eq!(world.committed(partition).unwrap().0, world.lane(partition).await.unwrap().next_offset);
         }
         let process = Daemon::start(&world, CHARGE);
-        once_each(&world, 3000).await;
+        once_each(&world, 2000).await;
         process.end();
     });
 }
@@ -67,8 +66,7 @@ fn killed_in_mid_stream_and_started_again_it_ends_with_the_right_ledger_and_rece
             let mut process = Daemon::start(&world, &small);
             world.send(&payments(sent..sent + 1500)).await;
             sent += 1500;
-            let enough = sent - 1500 + 200 * (round + 1);
-            until("some of them", || async { (world.ledger().await.len() > enough).then_some(()) }).await;
+            world.booked(sent - 1500 + 200 * (round + 1) + 1).await;
             process.kill();
         }
         let process = Daemon::start(&world, &small);

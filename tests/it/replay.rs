@@ -196,7 +196,7 @@ fn killed_in_the_middle_and_run_again_every_effect_is_there_once() {
             let mut command = program();
             command.arg("replay").args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
             let mut child = Killed(command.spawn().unwrap());
-            until("some of them", || async { (world.ledger().await.len() > 400 * round).then_some(()) }).await;
+            world.booked(400 * round + 1).await;
             child.0.kill().unwrap();
             child.0.wait().unwrap();
             assert!(world.ledger().await.len() < 4000, "it was killed too late to show anything");
@@ -221,7 +221,7 @@ fn an_interrupt_ends_it_after_the_batch_at_hand_with_a_summary() {
         let mut command = program();
         command.args(["replay", "-c", config.to_str().unwrap(), "--output", "json", lines.to_str().unwrap()]);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        until("some of them", || async { (world.ledger().await.len() > 200).then_some(()) }).await;
+        world.booked(200 + 1).await;
         assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
         let began = Instant::now();
         let ended = child.wait_with_output().unwrap();
@@ -454,7 +454,7 @@ fn a_registry_that_comes_back_in_time_is_all_that_a_replay_waits_for() {
         let mut command = program();
         command.args(["replay", "-c", config.to_str().unwrap(), lines.to_str().unwrap()]);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        until("the first one", || async { (world.ledger().await.len() == 1).then_some(()) }).await;
+        world.booked(1).await;
         tokio::time::sleep(Duration::from_secs(2)).await;
         registry.resume().await;
         let ended = child.wait_with_output().unwrap();
@@ -479,7 +479,7 @@ fn a_database_that_goes_away_in_the_middle_ends_it_with_3() {
         let mut command = program();
         command.args(["replay", "-c", config.to_str().unwrap(), "--wait", "2s", lines.to_str().unwrap()]);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        until("some of them", || async { (world.ledger().await.len() > 200).then_some(()) }).await;
+        world.booked(200 + 1).await;
         proxy.cut(true);
         let ended = child.wait_with_output().unwrap();
         let stderr = String::from_utf8(ended.stderr).unwrap();

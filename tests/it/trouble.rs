@@ -130,7 +130,7 @@ fn a_missing_table_stops_the_lane_with_the_reason_and_once_it_is_there_the_lane_
         .await;
         assert_eq!(world.db.count("FROM countersign_inbox").await, 0);
         world.db.run(TABLES).await;
-        until("three bookings", || async { (world.ledger().await.len() == 3).then_some(()) }).await;
+        world.booked(3).await;
         until("200", || async { (daemon.get("/readyz").await.0 == 200).then_some(()) }).await;
         daemon.stop().await;
         assert_eq!(world.ledger().await.len(), 3);

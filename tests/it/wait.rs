@@ -3,8 +3,10 @@
 use std::time::{Duration, Instant};
 
 /// Far beyond what any step takes, so that only a fault reaches it.
-pub const PATIENCE: Duration = Duration::from_secs(40);
+pub const PATIENCE: Duration = Duration::from_secs(90);
+/// How often it is looked: seldom when it takes long, since whoever looks takes time from those that are looked at.
 const LOOK: Duration = Duration::from_millis(20);
+const SELDOM: Duration = Duration::from_millis(200);
 
 /// Asks until there is an answer; panics with what was waited for.
 pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut ask: impl FnMut() -> F) -> T {
@@ -17,12 +19,14 @@ pub async fn until_within<T, F: Future<Output = Option<T>>>(
     mut ask: impl FnMut() -> F,
 ) -> T {
     let deadline = Instant::now() + patience;
+    let mut pause = LOOK;
     loop {
         if let Some(answer) = ask().await {
             return answer;
         }
         assert!(Instant::now() < deadline, "waited {patience:?} for: {what}");
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(pause).await;
+        pause = (pause * 5 / 4).min(SELDOM);
     }
 }
 

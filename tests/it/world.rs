@@ -18,6 +18,7 @@ use countersign::supervisor::{PipelineView, Readiness, report};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
 
 use crate::broker::{Broker, Rec, SESSION_MS};
 use crate::database::{Database, Engine};
@@ -40,8 +41,13 @@ where
     F: Fn(Rc<World>) -> W + Sync,
     W: Future<Output = ()>,
 {
+    on_each(engines, |engine| alone(engine, &property));
+}
+
+/// Runs a test on each of these engines at once, each in a thread of its own, and names those on which it failed.
+pub fn on_each(engines: &[Engine], test: impl Fn(Engine) + Sync) {
     let failed: Vec<String> = std::thread::scope(|scope| {
-        let threads: Vec<_> = engines.iter().map(|engine| scope.spawn(|| alone(*engine, &property))).collect();
+        let threads: Vec<_> = engines.iter().map(|engine| scope.spawn(|| test(*engine))).collect();
         let ended = engines.iter().zip(threads).map(|(engine, thread)| (engine, thread.join()));
         ended.filter(|(_, ended)| ended.is_err()).map(|(engine, _)| format!("{engine:?}")).collect()
     });
@@ -101,8 +107,8 @@ impl World {
     fn around(name: String, db: Database) -> Self {
         let broker = Broker::start();
         let (topic, receipts) = (format!("{name}.events"), format!("{name}.receipts"));
-        broker.cluster.create_topic(&topic, PARTITIONS, 1).unwrap();
-        broker.cluster.create_topic(&receipts, PARTITIONS, 1).unwrap();
+        broker.create_topic(&topic, PARTITIONS);
+        broker.create_topic(&receipts, PARTITIONS);
         Self { name, topic, receipts, broker, db }
     }
 
@@ -201,6 +207,9 @@ pub fn parse(text: &str) -> Config {
 
 impl Running {
     pub fn start(text: &str) -> Self {
+        // With the output of the test: shown if it fails.
+        let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+        let _ = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_test_writer().try_init();
         let (config, metrics) = (parse(text), Metrics::new());
         let mut pipeline = Pipeline::new(config, metrics.clone()).unwrap();
         let (sender, receiver) = mpsc::unbounded_channel();
