@@ -99,7 +99,7 @@ impl Start {
 /// | none | – | next < low | | `Lost` at low, or `Refused` |
 /// | none | – | next | | the earlier one of next and the policy |
 /// | c | any | any | high < c | `TopicRecreated` at low |
-/// | c | any | any | c < low | `Lost` at low, or `Refused` |
+/// | c | any | any | c < low | `Lost` at low, or `Refused`; of what our row has seen nothing is lost |
 /// | c | ours or a former one of ours | next < c, or no row | low <= next | `StoreWentBack` at next (low without a row) |
 /// | c | ours or a former one of ours | next < c | next < low | `Lost` at low, or `Refused` |
 /// | c | ours or a former one of ours | next >= c | | c |
@@ -133,7 +133,9 @@ pub fn decide_start(facts: &StartFacts<'_>) -> Start {
     let went_back = ours && seen < committed;
     let wanted = if went_back { seen } else { committed };
     if wanted < facts.low {
-        return lost(facts, wanted);
+        // What this store has seen since the last commit of offsets is not lost.
+        let unseen = if ours { seen.max(wanted) } else { wanted };
+        return if unseen < facts.low { lost(facts, unseen) } else { Start::At(facts.low) };
     }
     if went_back {
         return Start::StoreWentBack { from: wanted, committed };

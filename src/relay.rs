@@ -12,7 +12,7 @@
 //! later may still have that one flight under way. What was not acknowledged stays in the outbox; it goes out again,
 //! after a crash or with the next holder, with the same `receiptId`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -187,8 +187,7 @@ impl Relay {
         if delivered.len() < receipts.len() {
             warn!(?lane, waiting = receipts.len() - delivered.len(), "receipts were not delivered yet");
         }
-        let gone: BTreeSet<i64> = delivered.iter().copied().collect();
-        let gone: Vec<&PendingReceipt> = receipts.iter().filter(|receipt| gone.contains(&receipt.id)).collect();
+        let gone = delivered_in_order(&receipts, &delivered);
         self.store.delivered(&gone).await?;
         failpoint::at("after-mark").await?;
         self.observe(&gone);
@@ -247,6 +246,21 @@ impl Relay {
     }
 }
 
+/// Those that were acknowledged, but for what overtook an earlier one of its key: that goes out once more behind it, so
+/// that the last one of a key is the last one that its reader sees.
+fn delivered_in_order<'r>(receipts: &'r [PendingReceipt], acknowledged: &[i64]) -> Vec<&'r PendingReceipt> {
+    let acknowledged: HashSet<i64> = acknowledged.iter().copied().collect();
+    let mut waiting = HashSet::new();
+    let in_order = receipts.iter().filter(|receipt| {
+        let key = receipt.receipt_key.as_str();
+        if !acknowledged.contains(&receipt.id) {
+            waiting.insert(key);
+        }
+        !waiting.contains(key)
+    });
+    in_order.collect()
+}
+
 /// The name of a lane's lease, at most 64 bytes whatever the names of pipeline and topic.
 pub fn lease_name(pipeline: &str, lane: Option<&LaneName>) -> String {
     let mut hash = Sha256::new();
@@ -257,4 +271,28 @@ pub fn lease_name(pipeline: &str, lane: Option<&LaneName>) -> String {
         hash.update(&**topic);
     }
     format!("relay:{}", hex(&hash.finalize()[..16]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_overtook_an_earlier_one_of_its_key_goes_out_again() {
+        let receipt = |id: i64, key: &str| PendingReceipt {
+            id,
+            receipt_id: format!("r-{id}"),
+            receipt_key: key.to_owned(),
+            receipt: String::new(),
+            created_at: String::new(),
+        };
+        let receipts = [receipt(1, "a"), receipt(2, "b"), receipt(3, "a"), receipt(4, "b"), receipt(5, "c")];
+        let ids = |acknowledged: &[i64]| -> Vec<i64> {
+            delivered_in_order(&receipts, acknowledged).iter().map(|receipt| receipt.id).collect()
+        };
+        assert_eq!(ids(&[5, 4, 3, 2, 1]), [1, 2, 3, 4, 5]);
+        assert_eq!(ids(&[3, 2, 4, 5]), [2, 4, 5]);
+        assert_eq!(ids(&[1, 4]), [1]);
+        assert_eq!(ids(&[]), [0; 0]);
+    }
 }

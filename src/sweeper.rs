@@ -23,6 +23,7 @@ use crate::pipeline::intake::{self, Hindrance};
 use crate::pipeline::queue::waits;
 use crate::pipeline::settle::settle_alone;
 use crate::receipt::code;
+use crate::record::Record;
 use crate::record_line;
 use crate::registry::Registry;
 use crate::store::inbox_entries::{InboxEntry, Waiting};
@@ -171,17 +172,34 @@ impl Sweeper {
     /// A message that is none any more, by a change of the configuration or of its schema, or that the database refuses
     /// without saying which step: it counts as a try, and is parked at the bound.
     async fn changed(&self, item: Item, waiting: &Waiting, why: &str) -> Result<Option<Outcome>, Untried> {
+        Ok(self.untried(item.record, waiting, waits(code::DATA_REFUSED, why)).await?)
+    }
+
+    /// Parks a message that waits, as an operator wants it; None if another one has it or it waits no more.
+    pub async fn park(&self, waiting: &Waiting) -> Result<Option<Outcome>, StoreError> {
+        let reason = "given up by an operator while it waited".to_owned();
+        let code = code::SKIPPED_BY_OPERATOR.to_owned();
+        let refusal = Refusal { kind: RefusalKind::Park, code, reason, clean: true };
+        self.untried(record_of(waiting)?, waiting, Outcome::Refused(refusal)).await
+    }
+
+    /// Settles a message by its row, without its effect.
+    async fn untried(
+        &self,
+        record: Record,
+        waiting: &Waiting,
+        outcome: Outcome,
+    ) -> Result<Option<Outcome>, StoreError> {
         let rows = self.shared.store.inbox_entries(vec![waiting.key.clone()]).await?;
-        let Some(row) = rows.into_iter().next() else { return Ok(None) };
+        let (Some(row), Outcome::Refused(refusal)) = (rows.into_iter().next(), &outcome) else { return Ok(None) };
         let mut tx = self.shared.store.begin().await?;
         let token = rand::rng().random::<i64>();
         if !tx.take_waiting(waiting, token).await? {
             tx.rollback().await;
             return Ok(None);
         }
-        let outcome = waits(code::DATA_REFUSED, why);
-        let item = Item { entry: Entry::Faulty(Box::new(faulty_of(&self.shared, &row, why))), ..item };
-        Ok(self.settled(tx, &item, outcome, waiting).await?)
+        let entry = Entry::Faulty(Box::new(faulty_of(&self.shared, &row, &refusal.reason)));
+        self.settled(tx, &Item { record, entry }, outcome, waiting).await
     }
 
     async fn settled(
@@ -252,10 +270,14 @@ fn faulty_of(shared: &Shared, row: &InboxEntry, why: &str) -> Faulty {
     }
 }
 
-async fn item(reader: &mut Reader, registry: Option<&Registry>, waiting: &Waiting) -> Result<Item, Untried> {
+fn record_of(waiting: &Waiting) -> Result<Record, StoreError> {
     let line = std::str::from_utf8(&waiting.record)
         .map_err(|_| StoreError::Unexpected("a record line is not UTF-8".into()))?;
-    let record = record_line::read(line).map_err(|error| StoreError::Unexpected(format!("a record line: {error}")))?;
+    record_line::read(line).map_err(|error| StoreError::Unexpected(format!("a record line: {error}")))
+}
+
+async fn item(reader: &mut Reader, registry: Option<&Registry>, waiting: &Waiting) -> Result<Item, Untried> {
+    let record = record_of(waiting)?;
     // The topic's generation stands in the keys of records without an id alone, and those are never set aside.
     let entry = intake::entry(reader, &record, 0, registry).await.map_err(Untried::Unread)?;
     Ok(Item { record, entry })

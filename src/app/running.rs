@@ -1,5 +1,6 @@
 //! A pipeline at work, from joining the group to leaving it.
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use crate::offsets::LostOffsets;
 use crate::pipeline::lane::{self, LaneOptions};
 use crate::pipeline::{Shared, unique_word};
 use crate::relay::Relay;
+use crate::store::meta::of_pipeline;
 use crate::store::migrate::VERSION;
 use crate::supervisor::{PipelineView, observe};
 use crate::sweeper::Sweeper;
@@ -150,6 +152,31 @@ impl Running {
         }
     }
 
+    /// The partitions with which this group began, as the first of its members found them. None if it was stopped.
+    async fn begun_with(
+        &self,
+        found: &BTreeMap<String, usize>,
+        stop: &CancellationToken,
+    ) -> Option<HashMap<String, i32>> {
+        let name = of_pipeline("begun", &format!("{} {}", self.shared.pipeline, self.config.kafka.group));
+        let now = serde_json::json!(found).to_string();
+        loop {
+            let first = self.shared.store.keep_first(&name, &now).await;
+            match first.map(|first| serde_json::from_str(&first)) {
+                Ok(Ok(first)) => return Some(first),
+                Ok(Err(error)) => warn!(%error, name, "countersign_meta has something else there"),
+                Err(error) => {
+                    warn!(%error, "waiting for the database");
+                    self.view.health.starting(Some(error.with_advice()));
+                }
+            }
+            tokio::select! {
+                () = stop.cancelled() => return None,
+                () = tokio::time::sleep(Duration::from_secs(1)) => {}
+            }
+        }
+    }
+
     /// Waits for the broker, then joins. None if it was stopped before.
     async fn join_group(
         &self,
@@ -157,7 +184,7 @@ impl Running {
     ) -> Result<Option<(Consumer, mpsc::UnboundedReceiver<Assigned>)>, AppError> {
         let connection = connection(&self.config);
         let kafka = &self.config.kafka;
-        let partitions = loop {
+        let found = loop {
             let asked = connection.clone();
             let answer = tokio::select! {
                 () = stop.cancelled() => return Ok(None),
@@ -166,9 +193,8 @@ impl Running {
             match answer {
                 Ok(Ok(found)) => {
                     let wanted = |name: &str| kafka.topics.iter().any(|topic| topic.matches(name));
-                    let partitions =
-                        found.iter().filter(|topic| wanted(&topic.name)).map(|topic| topic.partitions).sum();
-                    break partitions;
+                    let found = found.into_iter().filter(|topic| wanted(&topic.name));
+                    break found.map(|topic| (topic.name, topic.partitions)).collect::<BTreeMap<String, usize>>();
                 }
                 Ok(Err(error)) => {
                     warn!(%error, brokers = %kafka.brokers, "waiting for Kafka");
@@ -182,6 +208,8 @@ impl Running {
                 () = tokio::time::sleep(Duration::from_secs(1)) => {}
             }
         };
+        let partitions = found.values().sum();
+        let Some(begun_with) = self.begun_with(&found, stop).await else { return Ok(None) };
         if let Some(warning) = self.config.check_pool(partitions) {
             warn!("{warning}");
         }
@@ -194,6 +222,7 @@ impl Running {
                 config::Start::Latest => StartPolicy::Latest,
                 config::Start::Timestamp(ms) => StartPolicy::Timestamp(ms),
             },
+            begun_with,
             session_timeout: kafka.session_timeout,
             heartbeat_interval: kafka.heartbeat_interval,
             max_poll_interval: kafka.max_poll_interval,

@@ -69,10 +69,12 @@ pub async fn run(command: &LanesCommand) -> Done {
         LanesCommand::Skip(args) => {
             let (store, key) = lane(&args.lane)?;
             match args.to {
-                Some(to) => within_log(&store, &key, &args.lane, to).await?,
-                None => stands(&store, &key).await?,
+                Some(to) => {
+                    within_log(&store, &key, &args.lane, to).await?;
+                    told(store.skip_lane(&key, args.to).await?, &args.lane, "skipping")
+                }
+                None => skip_one(&store, &key, &args.lane).await,
             }
-            told(store.skip_lane(&key, args.to).await?, &args.lane, "skipping")
         }
     }
 }
@@ -87,8 +89,8 @@ fn lane(args: &LaneArgs) -> Result<(Store, LaneKey), Failure> {
     Ok((open_store(&config)?, key))
 }
 
-/// A lane that works stands at no record: the next good one would be parked.
-async fn stands(store: &Store, key: &LaneKey) -> Done {
+/// Skips the record at which a lane stands. One that works stands at none, and the next good one would be parked.
+async fn skip_one(store: &Store, key: &LaneKey, args: &LaneArgs) -> Done {
     let lanes = store.lanes(&key.pipeline).await?;
     let lane = lanes.iter().find(|lane| *lane.topic == *key.topic && lane.partition == i64::from(key.partition));
     if lane.is_some_and(|lane| lane.paused.is_none() && lane.standing.is_none()) {
@@ -97,7 +99,14 @@ async fn stands(store: &Store, key: &LaneKey) -> Done {
             "{topic}/{partition} works, so there is no record to skip: pause it first, or say how far with `--to OFFSET`"
         )));
     }
-    Ok(())
+    // It may go on at this very moment.
+    match lane {
+        Some(lane) if !store.skip_record(key, lane.next_offset).await? => Err(Failure::Failed(format!(
+            "{}/{} has gone on by itself meanwhile: look at `lanes list`",
+            args.topic, args.partition
+        ))),
+        found => told(found.is_some(), args, "skipping"),
+    }
 }
 
 /// Nobody means to park records that are not written yet, or those that have their outcome.

@@ -32,6 +32,9 @@ pub struct ConsumerOptions {
     /// Names, and regular expressions that begin with `^`.
     pub topics: Vec<String>,
     pub start: StartPolicy,
+    /// Partitions of each topic when the group began: `start` is about these. What came later is read from its start,
+    /// or what was written before this member heard of it would be passed over in silence.
+    pub begun_with: HashMap<String, i32>,
     pub session_timeout: Duration,
     pub heartbeat_interval: Duration,
     pub max_poll_interval: Duration,
@@ -91,6 +94,7 @@ impl Consumer {
             lanes: Mutex::new(HashMap::new()),
             assigned: sender,
             start: options.start,
+            begun_with: options.begun_with.clone(),
             drain: options.drain,
             trouble: Mutex::new(None),
             fatal: Mutex::new(None),

@@ -31,6 +31,7 @@ pub(super) struct GroupContext {
     pub lanes: Mutex<HashMap<(Arc<str>, i32), Slot>>,
     pub assigned: mpsc::UnboundedSender<Assigned>,
     pub start: StartPolicy,
+    pub begun_with: HashMap<String, i32>,
     pub drain: Duration,
     /// The last error that says that the group cannot work, for readiness.
     pub trouble: Mutex<Option<String>>,
@@ -46,8 +47,26 @@ pub(super) struct Slot {
     pub progress: Arc<Progress>,
     /// Disconnects when the lane has ended.
     pub ended: std::sync::mpsc::Receiver<()>,
-    /// What was handed to the broker last; taken back if it refuses.
+    /// What was handed to the broker last.
     pub sent: i64,
+    /// What was handed to it and not acknowledged when the statistics came last.
+    pub doubted: i64,
+}
+
+impl Slot {
+    /// A commit is refused while the group comes to rest, and nobody is told: the client's events have no results of
+    /// commits. What is not acknowledged between two statistics is handed over again.
+    fn acknowledged(&mut self, committed: i64) {
+        if self.sent == committed || self.sent == Progress::NOTHING {
+            self.doubted = Progress::NOTHING;
+        } else if self.doubted == self.sent {
+            debug!(offset = self.sent, committed, "an offset is committed again");
+            self.sent = Progress::NOTHING;
+            self.doubted = Progress::NOTHING;
+        } else {
+            self.doubted = self.sent;
+        }
+    }
 }
 
 /// How long a question to the broker may take inside a callback before it is asked again.
@@ -86,18 +105,8 @@ impl GroupContext {
         }
         if let Err(error) = consumer.commit(&list, CommitMode::Async) {
             debug!(%error, "offsets are committed again later");
-            self.unsend(&list);
         }
         failpoint::here("after-store-offset");
-    }
-
-    fn unsend(&self, list: &TopicPartitionList) {
-        let mut lanes = self.lock();
-        for element in list.elements() {
-            if let Some(slot) = lanes.get_mut(&(Arc::from(element.topic()), element.partition())) {
-                slot.sent = Progress::NOTHING;
-            }
-        }
     }
 
     /// Stops lanes, waits for them, and commits what they finished.
@@ -169,7 +178,8 @@ impl GroupContext {
             let progress = Arc::new(Progress::default());
             let reader =
                 PartitionReader::new(queue, Arc::clone(&shared), Arc::clone(&topic), partition, Arc::clone(&progress));
-            let slot = Slot { stop: stop.clone(), progress, ended, sent: Progress::NOTHING };
+            let slot =
+                Slot { stop: stop.clone(), progress, ended, sent: Progress::NOTHING, doubted: Progress::NOTHING };
             self.lock().insert((Arc::clone(&topic), partition), slot);
             // Nobody listens once the pipeline is stopping.
             let _ = self.assigned.send(Assigned { topic, partition, from, committed, reader, stop, end });
@@ -178,8 +188,10 @@ impl GroupContext {
 
     fn policy_offset(&self, consumer: &GroupConsumer, topic: &str, partition: i32) -> KafkaResult<i64> {
         let (low, high) = consumer.fetch_watermarks(topic, partition, ASK)?;
+        let later = self.begun_with.get(topic).is_none_or(|partitions| partition >= *partitions);
         match self.start {
             StartPolicy::Earliest => Ok(low),
+            _ if later => Ok(low),
             StartPolicy::Latest => Ok(high),
             StartPolicy::Timestamp(ms) => Ok(first_at(consumer, (topic, partition), ms, ASK)?.unwrap_or(high)),
         }
@@ -237,15 +249,16 @@ impl ClientContext for GroupContext {
         }
     }
 
-    /// Once a second: how far each log reaches. `eof_offset` is past markers and aborted records, which are never
+    /// Once a second: how far each log reaches, and what of it is committed. `eof_offset` is past markers and aborted records, which are never
     /// delivered.
     fn stats(&self, statistics: Statistics) {
-        let lanes = self.lock();
-        for ((topic, partition), slot) in lanes.iter() {
+        let mut lanes = self.lock();
+        for ((topic, partition), slot) in lanes.iter_mut() {
             let Some(partition) = statistics.topics.get(&**topic).and_then(|t| t.partitions.get(partition)) else {
                 continue;
             };
             slot.progress.observe(partition);
+            slot.acknowledged(partition.committed_offset);
         }
         drop(lanes);
         // One broker that answers is enough to be told about the others. Without an assignment there is nothing to
@@ -295,14 +308,6 @@ impl ConsumerContext for GroupContext {
         };
         if let Err(error) = done {
             error!(%error, "the assignment could not be changed");
-        }
-    }
-
-    fn commit_callback(&self, result: KafkaResult<()>, offsets: &TopicPartitionList) {
-        if let Err(error) = result {
-            // A commit during a rebalance is refused and nothing is lost: the next one covers it.
-            debug!(%error, "offsets are committed again later");
-            self.unsend(offsets);
         }
     }
 

@@ -62,6 +62,9 @@ pub struct Attempt<'a> {
     pub aside: Option<&'a str>,
 }
 
+/// Messages of a partition that may wait outside their lane.
+pub(super) const MOST_WAITING: i64 = 1000;
+
 /// How it went, if nothing failed.
 pub enum Attempted {
     Committed(Committed),
@@ -72,6 +75,8 @@ pub enum Attempted {
     /// Another owner has the lane, or the row has gone back behind our own commit: the lane is to be taken over anew.
     Fenced,
     Paused(String),
+    /// So many messages of the partition wait already that no more may be set aside.
+    Full(i64),
     /// An operator wants everything below this offset parked.
     Skip {
         to: i64,
@@ -157,10 +162,23 @@ impl Attempt<'_> {
             }
         };
         failpoint::at("after-effect").await?;
+        let aside = outcomes.values().filter(|outcome| outcome.is_retry()).count() as i64;
+        if aside > 0 {
+            let waiting = tx.count_waiting(self.place()).await?;
+            if waiting > 0 && waiting + aside > MOST_WAITING {
+                tx.rollback().await;
+                return Ok(Attempted::Full(waiting));
+            }
+        }
         let settled = settle(self, &mut tx, &row, &judgements, &outcomes).await?;
         let outcomes = settled.recorded.iter().map(|recorded| recorded.outcome);
         debug_assert_eq!(all_accounted(Tally::of(self.items.len(), outcomes)), Ok(()));
-        debug_assert!(settled.marks.iter().all(|mark| mark.offset < self.next_offset), "no mark ahead of the lane");
+        // Of a group that was set back the row is ahead.
+        let ahead = self.next_offset.max(row.next_offset);
+        debug_assert!(
+            settled.marks.iter().all(|mark| mark.offset < ahead || mark.generation != row.generation),
+            "no mark ahead of the lane"
+        );
         let mut window = ParkWindow::from_stored(row.records_seen, &row.recent_parks);
         let paused = match self.pause(&mut window, &settled) {
             Some((at, _)) if at + 1 < self.items.len() => {

@@ -16,6 +16,7 @@ use super::tenure::Tenure;
 use super::{Shared, unique_word};
 use crate::kafka::{Assigned, PartitionReader};
 use crate::offsets::{LostOffsets, Start, StartFacts, decide_start};
+use crate::record::Record;
 use crate::store::lanes::{LaneKey, LaneRow};
 use crate::store::meta::{ADOPTING_EPOCH, FORMER_EPOCHS, STORE_EPOCH};
 use crate::store::{Meaning, StoreError};
@@ -27,8 +28,6 @@ pub struct LaneOptions {
 }
 
 const RETRY: Duration = Duration::from_millis(500);
-/// A lane that was read less than this ago cannot have been overtaken by retention.
-const STOOD: Duration = Duration::from_secs(5);
 const REFUSED_LOOK: Duration = Duration::from_secs(5);
 /// A lane without records looks this often whether its row is as it left it.
 const QUIET_LOOK: Duration = Duration::from_secs(5);
@@ -238,9 +237,8 @@ impl Work<'_> {
         let mut reader = Reader::new(Arc::clone(&self.shared.reader));
         let options = &self.shared.options;
         let progress = Arc::clone(self.reader.progress());
-        let mut read_last = Instant::now();
         loop {
-            let fetched = tokio::select! {
+            let mut fetched = tokio::select! {
                 // Asked first: after the end nothing may be taken from a queue that may be another lane's by then.
                 biased;
                 () = stop.cancelled() => return Halt::Stopped,
@@ -251,21 +249,16 @@ impl Work<'_> {
                 self.lanes.set(&self.name, LaneState::Retrying(error));
                 continue;
             }
+            // What stands before the break is processed; then the lane is taken over anew, which says what is gone.
+            let broken = self.broken(&fetched.records, next, stop).await;
+            fetched.records.truncate(broken.unwrap_or(usize::MAX));
+            if broken == Some(0) {
+                return Halt::Fenced;
+            }
             let Some(batch_next) = fetched.records.last().map(|record| record.position.offset + 1).or(fetched.end)
             else {
                 continue;
             };
-            let first = fetched.records.first().map(|record| record.position.offset);
-            if first.is_some_and(|first| first < next) {
-                warn!(topic = %self.key.topic, partition = self.key.partition, "offsets began again: has the topic been made anew?");
-                return Halt::Fenced;
-            }
-            // A lane that stood for long may have been overtaken by the log's start; a gap alone is a compaction or a
-            // transaction's marker.
-            if first.is_some_and(|first| first > next) && read_last.elapsed() > STOOD && self.overtaken(next).await {
-                return Halt::Fenced;
-            }
-            read_last = Instant::now();
             let mut waiting = VecDeque::from(fetched.records);
             loop {
                 let mut items = match processor.read(&mut reader, &mut waiting).await {
@@ -290,7 +283,32 @@ impl Work<'_> {
                     break;
                 }
             }
+            if broken.is_some() {
+                return Halt::Fenced;
+            }
         }
+    }
+
+    /// The first of these records that does not go on where the one before it ended: offsets begin again, or the log's
+    /// start has overtaken the lane while it read what had been fetched ahead. A gap alone is a compaction or a
+    /// transaction's marker, and only the broker can tell.
+    async fn broken(&self, records: &[Record], next: i64, stop: &tokio_util::sync::CancellationToken) -> Option<usize> {
+        let Breaks { gaps, again } = breaks(records.iter().map(|record| record.position.offset), next);
+        if let Some(at) = again {
+            let offset = records[at].position.offset;
+            warn!(topic = %self.key.topic, partition = self.key.partition, offset, "offsets began again: has the topic been made anew?");
+        }
+        let low = loop {
+            if gaps.is_empty() || stop.is_cancelled() {
+                return again;
+            }
+            match self.reader.watermarks().await {
+                Ok((low, _)) => break low,
+                Err(error) => debug!(%error, "a gap in the log is looked at again"),
+            }
+            tokio::time::sleep(RETRY).await;
+        };
+        gaps.into_iter().find(|gap| gap.from < low && low <= gap.to).map(|gap| gap.at).or(again)
     }
 
     /// Ends once the lane's row is another's, or behind what was committed. A lane at work learns that from its fence;
@@ -308,13 +326,54 @@ impl Work<'_> {
             }
         }
     }
+}
 
-    /// Records below the log's start are gone that nobody here has seen: the lane is taken over anew, which names them.
-    async fn overtaken(&self, next: i64) -> bool {
-        self.reader.watermarks().await.is_ok_and(|(low, _)| low > next)
+/// Offsets that never came before the record at `at`: from `from` up to its own.
+#[derive(Debug, PartialEq, Eq)]
+struct Gap {
+    at: usize,
+    from: i64,
+    to: i64,
+}
+
+/// Where offsets do not follow each other, up to where they begin again.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Breaks {
+    gaps: Vec<Gap>,
+    again: Option<usize>,
+}
+
+fn breaks(offsets: impl Iterator<Item = i64>, next: i64) -> Breaks {
+    let (mut breaks, mut from) = (Breaks::default(), next);
+    for (at, to) in offsets.enumerate() {
+        if to < from {
+            breaks.again = Some(at);
+            break;
+        }
+        if to > from {
+            breaks.gaps.push(Gap { at, from, to });
+        }
+        from = to + 1;
     }
+    breaks
 }
 
 fn no_epoch() -> StoreError {
     StoreError::Setup("the store has no epoch: run `countersign migrate`".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_found_up_to_where_offsets_begin_again() {
+        let of = |offsets: &[i64], next| breaks(offsets.iter().copied(), next);
+        let gap = |at, from, to| Gap { at, from, to };
+        assert_eq!(of(&[5, 6, 7], 5), Breaks::default());
+        assert_eq!(of(&[7, 8, 11], 5), Breaks { gaps: vec![gap(0, 5, 7), gap(2, 9, 11)], again: None });
+        assert_eq!(of(&[5, 7, 0, 1, 9], 5), Breaks { gaps: vec![gap(1, 6, 7)], again: Some(2) });
+        assert_eq!(of(&[0, 1], 5), Breaks { gaps: vec![], again: Some(0) });
+        assert_eq!(of(&[], 5), Breaks::default());
+    }
 }

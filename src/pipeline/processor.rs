@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
 use super::Shared;
-use super::attempt::{Attempt, Attempted, Committed, Failure, Lane, MAX_SAVEPOINTS, Mode};
+use super::attempt::{Attempt, Attempted, Committed, Failure, Lane, MAX_SAVEPOINTS, MOST_WAITING, Mode};
 use super::batch::{Entry, Item, Reader, skipped};
 use super::settle::OPERATOR;
 use super::status::{LaneState, Lanes};
@@ -48,13 +48,12 @@ const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// A paused lane looks this often whether it may go on.
 pub(super) const PAUSED_LOOK: Duration = Duration::from_millis(500);
+/// So does one that may set no more messages aside.
+const FULL_LOOK: Duration = Duration::from_secs(2);
 /// So does one that was stopped by something fatal.
 const STOPPED_LOOK: Duration = Duration::from_secs(10);
 /// Failures at one place, with a database that answers, after which the batch is taken apart.
 const STUBBORN: u32 = 3;
-
-/// Messages of a partition that may wait outside their lane.
-const MOST_WAITING: i64 = 1000;
 
 /// A part of the batch that is to be run.
 struct Piece {
@@ -172,6 +171,12 @@ impl Processor {
                     todo.push(Piece::new(start..start + at, piece.mode));
                 }
                 Ok(Attempted::Fenced) => return Err(Halt::Fenced),
+                Ok(Attempted::Full(waiting)) => {
+                    let what =
+                        format!("{waiting} messages of this partition wait: what comes next waits with the lane");
+                    self.stand(LaneState::Retrying(what), FULL_LOOK).await?;
+                    todo.push(piece);
+                }
                 Ok(Attempted::Paused(reason)) => {
                     self.stand(LaneState::Paused(reason), PAUSED_LOOK).await?;
                     todo.push(piece);
@@ -245,12 +250,8 @@ impl Processor {
             }
             Meaning::Unique | Meaning::ForeignKey | Meaning::Check | Meaning::Poison => {
                 debug!(%error, length, "taking the batch apart");
-                if piece.mode == Mode::Plain && length > MAX_SAVEPOINTS && at.is_none() {
-                    push_halves(todo, &piece);
-                } else if piece.mode == Mode::Plain {
-                    push_chunks(todo, piece.range);
-                } else if length > 1 {
-                    push_halves(todo, &piece);
+                if piece.mode == Mode::Plain || length > 1 {
+                    take_apart(todo, &piece, at);
                 } else {
                     // Not the effect, which has its savepoint: a constraint that is checked at COMMIT alone, or the
                     // record's own bookkeeping, which cannot be stored.
@@ -295,6 +296,24 @@ impl Processor {
     }
 }
 
+/// What becomes of a piece that something in it spoils: with savepoints it is found where it is. Of few bad records it
+/// takes few attempts, O(bad · log n) where nobody says which one it was.
+fn take_apart(todo: &mut Vec<Piece>, piece: &Piece, at: Option<usize>) {
+    match (piece.mode, at) {
+        (Mode::Plain, Some(at)) if piece.range.len() > MAX_SAVEPOINTS => push_from(todo, piece, at),
+        (Mode::Plain, _) if piece.range.len() <= MAX_SAVEPOINTS => push_chunks(todo, piece.range.clone()),
+        _ => push_halves(todo, piece),
+    }
+}
+
+/// What stands before the bad one, as many from there on as take savepoints, and the rest.
+fn push_from(todo: &mut Vec<Piece>, piece: &Piece, at: usize) {
+    let Range { start, end } = piece.range;
+    let (from, to) = (start + at, (start + at + MAX_SAVEPOINTS).min(end));
+    let parts = [(to..end, Mode::Plain), (from..to, Mode::Savepoints), (start..from, Mode::Plain)];
+    todo.extend(parts.into_iter().filter(|(range, _)| !range.is_empty()).map(|(range, mode)| Piece::new(range, mode)));
+}
+
 /// Pieces small enough for savepoints, the first one on top.
 fn push_chunks(todo: &mut Vec<Piece>, range: Range<usize>) {
     let starts: Vec<usize> = range.clone().step_by(MAX_SAVEPOINTS).collect();
@@ -331,6 +350,34 @@ pub(crate) fn backoff(failures: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    proptest::proptest! {
+        #[test]
+        fn few_bad_records_take_few_attempts(
+            length in 1_usize..1500,
+            places in proptest::collection::btree_set(0_usize..1500, 0..20),
+            said in proptest::bool::ANY,
+        ) {
+            let bad: Vec<usize> = places.into_iter().filter(|at| *at < length).collect();
+            let mut todo = vec![Piece::new(0..length, Mode::Plain)];
+            let (mut attempts, mut done) = (0, 0);
+            while let Some(piece) = todo.pop() {
+                attempts += 1;
+                let first = bad.iter().find(|at| piece.range.contains(*at));
+                match (piece.mode, first) {
+                    (Mode::Plain, Some(at)) => take_apart(&mut todo, &piece, said.then_some(at - piece.range.start)),
+                    _ => {
+                        proptest::prop_assert_eq!(piece.range.start, done, "in order");
+                        done = piece.range.end;
+                    }
+                }
+            }
+            proptest::prop_assert_eq!(done, length);
+            let halvings = length.div_ceil(MAX_SAVEPOINTS).next_power_of_two().ilog2() as usize;
+            let most = if said { 3 } else { 2 * (halvings + 1) };
+            proptest::prop_assert!(attempts <= 1 + bad.len() * most, "{} of {} in {}", attempts, bad.len(), length);
+        }
+    }
 
     #[test]
     fn pieces_keep_the_order_of_the_records() {

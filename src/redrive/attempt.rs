@@ -109,6 +109,10 @@ impl Attempt<'_> {
         }
     }
 
+    fn is_conflict(&self) -> bool {
+        self.letter.letter.class == "conflict"
+    }
+
     fn facts(&self, row: Option<&InboxEntry>) -> Facts {
         let (read, row) = match &self.item.entry {
             Entry::Skip(_) => (Read::Skipped, Row::Absent),
@@ -120,6 +124,10 @@ impl Attempt<'_> {
                     let relation = match compare(stored.as_ref(), &message.digest, self.item) {
                         // Coordinates say that it is the same change.
                         DigestMatch::Different if message.derived_id => DigestMatch::Incomparable,
+                        // It differed when both were read by one rule.
+                        DigestMatch::Incomparable if self.is_conflict() && self.wish.edited.is_none() => {
+                            DigestMatch::Different
+                        }
                         relation => relation,
                     };
                     Row::There(row.status, relation)

@@ -205,6 +205,12 @@ impl Redriver {
         }
     }
 
+    /// Gives up a message that waits: it is parked, with its FAILED receipt. False if it waits no more.
+    pub async fn park(&self, entry: &InboxEntry) -> Result<bool, RedriveError> {
+        let Some((waiting, _)) = self.shared.store.waiting(&entry.key).await? else { return Ok(false) };
+        Ok(Sweeper { shared: Arc::clone(&self.shared) }.park(&waiting).await?.is_some())
+    }
+
     /// Tries a message now that was set aside; None if it is not waiting.
     pub async fn try_now(&mut self, entry: &InboxEntry, wish: &Wish) -> Result<Option<Redriven>, RedriveError> {
         let place = Place {

@@ -292,6 +292,13 @@ impl Store {
         Ok(self.write(RESUME.of(self.dialect()), lane.binds().into()).await? > 0)
     }
 
+    /// Parks the record at which a lane stands, and lets it go on; false if it has gone on by itself.
+    pub async fn skip_record(&self, lane: &LaneKey, offset: i64) -> Result<bool, StoreError> {
+        let mut binds = vec![Bind::Int(SKIP_NEXT)];
+        binds.extend(lane.binds());
+        Ok(self.write(&format!("{} AND next_offset = {offset}", SKIP.of(self.dialect())), binds).await? > 0)
+    }
+
     /// Parks what stands below `to`, by default the one record at which the lane stands, and lets it go on.
     pub async fn skip_lane(&self, lane: &LaneKey, to: Option<i64>) -> Result<bool, StoreError> {
         let mut binds = vec![Bind::Int(to.unwrap_or(SKIP_NEXT))];

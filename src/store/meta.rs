@@ -82,6 +82,19 @@ pub(super) fn time_bind(dialect: Dialect, text: &str) -> Bind {
 }
 
 impl Store {
+    /// What was said of this first: `value`, unless there is something already.
+    pub async fn keep_first(&self, name: &str, value: &str) -> Result<String, StoreError> {
+        let mut tx = self.begin().await?;
+        tx.wait_for_turn().await?;
+        if let Some(first) = tx.meta(name).await? {
+            tx.rollback().await;
+            return Ok(first);
+        }
+        tx.set_meta(name, value).await?;
+        tx.commit().await?;
+        Ok(value.to_owned())
+    }
+
     pub async fn meta(&self, name: &str) -> Result<Option<String>, StoreError> {
         let rows = self.read(GET.of(self.dialect()), vec![Bind::text(name)]).await?;
         rows.first().map(|row| row.text(0)).transpose()

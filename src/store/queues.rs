@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::bind::any_of;
-use super::{Bind, Sql, Store, StoreError, Tx};
+use super::{Bind, Dialect, Sql, Store, StoreError, Tx};
 
 /// A hash of a record's key.
 pub type OrderKey = [u8; 32];
@@ -54,6 +54,12 @@ impl Tx {
         Ok(waiting)
     }
 
+    /// How many messages of a partition wait, as this transaction sees it.
+    pub async fn count_waiting(&mut self, place: QueuePlace<'_>) -> Result<i64, StoreError> {
+        let (sql, binds) = waiting(self.dialect(), place);
+        self.fetch(&sql, binds).await?.first().map_or(Ok(0), |row| row.int(0))
+    }
+
     /// Puts a message that was set aside into the queue of its key.
     pub async fn enqueue(&mut self, inbox_key: &[u8], order_key: OrderKey) -> Result<(), StoreError> {
         let binds = vec![Bind::Bytes(order_key.to_vec()), Bind::Bytes(inbox_key.to_vec())];
@@ -61,18 +67,21 @@ impl Tx {
     }
 }
 
+/// How many messages of a partition wait.
+fn waiting(dialect: Dialect, place: QueuePlace<'_>) -> (String, Vec<Bind>) {
+    let sql = format!(
+        "SELECT COUNT(*) FROM countersign_inbox WHERE pipeline = {} AND topic = {} AND kafka_partition = {} \
+         AND status = 'WAITING'",
+        dialect.placeholder(0),
+        dialect.placeholder(1),
+        place.partition
+    );
+    (sql, vec![Bind::text(place.pipeline), Bind::text(place.topic)])
+}
+
 impl Store {
-    /// How many messages of a partition wait.
     pub async fn count_waiting(&self, place: QueuePlace<'_>) -> Result<i64, StoreError> {
-        let dialect = self.dialect();
-        let sql = format!(
-            "SELECT COUNT(*) FROM countersign_inbox WHERE pipeline = {} AND topic = {} AND kafka_partition = {} \
-             AND status = 'WAITING' AND next_try_at IS NOT NULL",
-            dialect.placeholder(0),
-            dialect.placeholder(1),
-            place.partition
-        );
-        let rows = self.read(&sql, vec![Bind::text(place.pipeline), Bind::text(place.topic)]).await?;
-        rows.first().map_or(Ok(0), |row| row.int(0))
+        let (sql, binds) = waiting(self.dialect(), place);
+        self.read(&sql, binds).await?.first().map_or(Ok(0), |row| row.int(0))
     }
 }

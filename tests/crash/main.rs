@@ -23,6 +23,7 @@ mod world;
 
 mod business;
 mod cache;
+mod deciding;
 mod forgetful;
 mod going_back;
 mod installed;

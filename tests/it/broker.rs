@@ -95,7 +95,7 @@ impl Broker {
         self.cluster().bootstrap_servers()
     }
 
-    fn cluster(&self) -> MockCluster<'_, impl ClientContext> {
+    pub fn cluster(&self) -> MockCluster<'_, impl ClientContext> {
         self.producer.client().mock_cluster().expect("the client was made with one")
     }
 

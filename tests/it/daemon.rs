@@ -88,6 +88,9 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the daemon's last words:\n{}", self.last_words());
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

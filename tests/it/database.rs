@@ -103,6 +103,17 @@ impl Database {
         rows.iter().map(|row| (0..columns.len()).map(|n| cell(row, n)).collect::<Vec<_>>().join("|")).collect()
     }
 
+    /// Makes rows of this table as old as this many days, in these columns.
+    pub async fn age(&self, table: &str, columns: &[&str], condition: &str, days: u32) {
+        let old = match self.engine {
+            Engine::Postgres => format!("now() - interval '{days} days'"),
+            Engine::MariaDb => format!("UTC_TIMESTAMP(6) - INTERVAL {days} DAY"),
+            Engine::Sqlite => format!("strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-{days} days')"),
+        };
+        let set: Vec<String> = columns.iter().map(|column| format!("{column} = {old}")).collect();
+        self.run(&format!("UPDATE countersign_{table} SET {} WHERE {condition};", set.join(", "))).await;
+    }
+
     pub async fn count(&self, from: &str) -> i64 {
         let rows = self.store.read(&format!("SELECT COUNT(*) {from}"), Vec::new()).await.unwrap();
         rows[0].int(0).unwrap()

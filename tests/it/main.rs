@@ -25,6 +25,7 @@ mod guard;
 mod http_side;
 mod ids;
 mod inspect;
+mod kafka_faults;
 mod keyed;
 mod moves;
 mod offsets;

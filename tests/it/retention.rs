@@ -27,19 +27,8 @@ impl World {
         self.config(rest).replace("[store]\n", &format!("[store]\nretention = \"{days}\"\n"))
     }
 
-    /// Makes rows of this table as old as this many days, in these columns.
-    async fn age(&self, table: &str, columns: &[&str], condition: &str, days: u32) {
-        let old = match self.db.engine {
-            Engine::Postgres => format!("now() - interval '{days} days'"),
-            Engine::MariaDb => format!("UTC_TIMESTAMP(6) - INTERVAL {days} DAY"),
-            Engine::Sqlite => format!("strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-{days} days')"),
-        };
-        let set: Vec<String> = columns.iter().map(|column| format!("{column} = {old}")).collect();
-        self.db.run(&format!("UPDATE countersign_{table} SET {} WHERE {condition};", set.join(", "))).await;
-    }
-
     async fn age_inbox(&self, condition: &str, days: u32) {
-        self.age("inbox", &["received_at", "finished_at"], condition, days).await;
+        self.db.age("inbox", &["received_at", "finished_at"], condition, days).await;
     }
 
     fn purger(&self, config: &str) -> Purger {
@@ -85,9 +74,9 @@ fn old_rows_go_and_what_is_young_waiting_undecided_or_untold_stays() {
         world.pushed().await;
         running.stop().await;
         world.age_inbox("message_id LIKE 'child-%'", 8).await;
-        world.age("inbox", &["finished_at"], "message_id = 'child-11-1-10'", 1).await;
+        world.db.age("inbox", &["finished_at"], "message_id = 'child-11-1-10'", 1).await;
         world.age_inbox("message_id = 'child-12-1-10'", 6).await;
-        world.age("dead_letters", &["updated_at"], "message_id LIKE 'child-3%'", 8).await;
+        world.db.age("dead_letters", &["updated_at"], "message_id LIKE 'child-3%'", 8).await;
         world
             .db
             .run(
@@ -95,7 +84,7 @@ fn old_rows_go_and_what_is_young_waiting_undecided_or_untold_stays() {
              UPDATE countersign_dead_letters SET status = 'discarded' WHERE message_id = 'child-32-1--1';",
             )
             .await;
-        world.age("dead_letters", &["updated_at"], "message_id = 'child-32-1--1'", 1).await;
+        world.db.age("dead_letters", &["updated_at"], "message_id = 'child-32-1--1'", 1).await;
         // A receipt that is not delivered yet.
         let receipt = countersign::receipt::receipt_id(
             &countersign::message::inbox_key(&world.name, "", &countersign_id(&world, "child-13-1-10").await),
@@ -318,8 +307,8 @@ fn a_daemon_purges_by_itself_in_portions_and_keeps_what_guards_living_rows() {
         world.pushed().await;
         running.stop().await;
         world.age_inbox("1 = 1", 8).await;
-        world.age("row_versions", &["updated_at"], "1 = 1", 8).await;
-        world.age("row_versions", &["updated_at"], &hash_of_newest_delete(&world), 1).await;
+        world.db.age("row_versions", &["updated_at"], "1 = 1", 8).await;
+        world.db.age("row_versions", &["updated_at"], &hash_of_newest_delete(&world), 1).await;
 
         let running = Running::start(&config);
         until("an empty inbox", || async { (world.db.count("FROM countersign_inbox").await == 0).then_some(()) }).await;

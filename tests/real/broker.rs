@@ -91,6 +91,47 @@ fn topics_and_partitions_that_come_later_are_read_from_their_start() {
     }
 }
 
+/// `start` is about what is there when the group begins. A partition that comes later has records before its member
+/// hears of it.
+#[test]
+fn a_group_that_begins_at_the_end_reads_later_topics_and_partitions_from_their_start() {
+    let world = World::new("latest");
+    let bank = ledger(&world);
+    let (first, second) = (world.topic("eu.payments"), world.topic("us.payments"));
+    kafka::create(&first, 2, &[]);
+    let pattern = format!("^{}\\.[a-z]+\\.payments$", world.name);
+    let mut config = world.pipeline(&bank, &[&pattern], ROUTE).option("topic.metadata.refresh.interval.ms", "3000");
+    config.start = "latest";
+    config.migrate();
+    let producer = Producer::new(&[]);
+    (0..100).for_each(|number| pay(&producer, &first, number));
+    producer.flush();
+    let mut daemon = Daemon::start(&config);
+    until(30, "both lanes", || {
+        let rows = bank.number("SELECT COUNT(*) FROM countersign_lanes");
+        holds(rows == 2, || format!("{rows}"))
+    });
+    (100..200).for_each(|number| pay(&producer, &first, number));
+    producer.flush();
+    daemon.until_consumed(30, 100);
+    kafka::create(&second, 3, &[]);
+    kafka::add_partitions(&first, 5);
+    let later = Producer::new(&[]);
+    (200..1000).for_each(|number| pay(&later, if number % 2 == 0 { &first } else { &second }, number));
+    later.flush();
+    assert!(kafka::ends(&first)[2..].iter().all(|end| *end > 0), "nothing came to the new partitions");
+    daemon.until_consumed(60, 900);
+    // Another member, and one that begins when all of it is there, decide the same.
+    let (status, _) = daemon.terminate(20);
+    assert!(status.success());
+    (1000..1100).for_each(|number| pay(&later, &first, number));
+    later.flush();
+    let mut daemon = Daemon::start(&config);
+    daemon.until_consumed(60, 100);
+    let booked = bank.texts("SELECT message_id FROM ledger ORDER BY message_id");
+    assert_eq!(booked, (100..1100).map(message_id).collect::<Vec<_>>());
+}
+
 #[test]
 fn records_of_ten_megabytes_pass() {
     let world = World::new("big");

@@ -154,3 +154,78 @@ fn what_the_log_has_lost_is_named_and_the_rest_is_read() {
     assert_eq!(bank.number("SELECT COUNT(*) FROM ledger"), 150);
     kafka::until_committed(20, &world.name, &topic);
 }
+
+/// The daemon sleeps while retention takes what it was about to read.
+#[test]
+fn what_a_running_lane_finds_gone_is_named_and_the_rest_is_read() {
+    let world = World::new("out_of_range");
+    let bank = ledger(&world);
+    let topic = world.topic("payment.events");
+    kafka::create(&topic, 1, &[]);
+    let config = world.pipeline(&bank, &[&topic], ROUTE);
+    config.migrate();
+    let producer = Producer::new(&[]);
+    send(&producer, &topic, 0..100);
+    let mut daemon = Daemon::start(&config);
+    daemon.until_consumed(30, 100);
+    kafka::until_committed(20, &world.name, &topic);
+    let signal = |name: &str| run(Command::new("kill").args([&format!("-{name}"), &daemon.pid().to_string()]));
+    signal("STOP");
+    send(&producer, &topic, 100..20_000);
+    kafka::delete_records(&topic, 0, 15_000);
+    signal("CONT");
+    // What its client had fetched or asked for before it slept may still come.
+    kafka::until_committed(60, &world.name, &topic);
+    let lost = daemon.metric("countersign_offset_events_total", &[("kind", "data_lost")]);
+    let said = daemon.warnings();
+    assert!(lost == Some(1.0) && said.iter().any(|line| line.contains("data lost")), "{lost:?} {said:?}");
+    let booked: i64 = bank.number("SELECT COUNT(*) FROM ledger") as i64;
+    assert!((5100..20_000).contains(&booked), "{booked}");
+    assert_eq!(bank.number("SELECT COUNT(DISTINCT message_id) FROM ledger") as i64, booked);
+    daemon.assert_alive();
+}
+
+/// Offsets that compaction took never come: the lane passes over them, to the end, and calls nothing lost.
+#[test]
+fn gaps_that_compaction_left_are_passed_over() {
+    const EACH: u64 = 300;
+    let world = World::new("compacted");
+    let bank = ledger(&world);
+    let topic = world.topic("payment.events");
+    let eager = [
+        ("cleanup.policy", "compact"),
+        ("segment.ms", "200"),
+        ("min.cleanable.dirty.ratio", "0.001"),
+        ("max.compaction.lag.ms", "500"),
+    ];
+    kafka::create(&topic, 1, &eager);
+    let config = world.pipeline(&bank, &[&topic], ROUTE);
+    config.migrate();
+    let producer = Producer::new(&[]);
+    // The numbers of 997 accounts: later ones take the place of those before.
+    for round in 0..6 {
+        send(&producer, &topic, round * 997..round * 997 + EACH);
+        std::thread::sleep(std::time::Duration::from_millis(400));
+    }
+    let left = until(90, "the compaction", || {
+        // A segment is closed by the next record alone.
+        let left = kafka::values(&topic).len();
+        holds(left < 4 * EACH as usize, || format!("{left}")).map(|()| left)
+    });
+    let mut daemon = Daemon::start(&config);
+    kafka::until_committed(60, &world.name, &topic);
+    daemon.until_no_lag(20);
+    let booked = bank.number("SELECT COUNT(*) FROM ledger");
+    assert!((EACH..=left as u64).contains(&booked), "{booked} of {left}");
+    assert_eq!(
+        bank.number("SELECT COUNT(DISTINCT account) FROM ledger"),
+        EACH,
+        "of each account the last one at least"
+    );
+    assert_eq!(daemon.metric("countersign_offset_events_total", &[("kind", "data_lost")]).unwrap_or_default(), 0.0);
+    // And those that come behind it while the lane is at work.
+    send(&producer, &topic, 6 * 997..6 * 997 + EACH);
+    kafka::until_committed(30, &world.name, &topic);
+    assert_eq!(bank.number("SELECT COUNT(*) FROM ledger"), booked + EACH);
+    daemon.assert_alive();
+}

@@ -18,6 +18,8 @@ pub const BINARY: &str = env!("CARGO_BIN_EXE_countersign");
 pub struct Config {
     pub name: String,
     pub topics: Vec<String>,
+    /// `[kafka] start`
+    pub start: &'static str,
     pub store: String,
     pub retention: String,
     pub gate: String,
@@ -40,7 +42,7 @@ impl Config {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = self.folder.join(format!("{}-{number}.toml", self.name));
         let listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        let Self { name, topics, store, retention, gate, receipts, options, routes, folder: _ } = self;
+        let Self { name, topics, start, store, retention, gate, receipts, options, routes, folder: _ } = self;
         let options: String = options.iter().map(|(key, value)| format!("\"{key}\" = \"{value}\"\n")).collect();
         let brokers = env("COUNTERSIGN_KAFKA");
         let text = format!(
@@ -50,6 +52,7 @@ name = "{name}"
 [kafka]
 brokers = "{brokers}"
 topics = {topics:?}
+start = "{start}"
 [kafka.options]
 {options}
 [store]
@@ -149,6 +152,11 @@ impl Daemon {
             (count > 0).then_some((outcome, count))
         });
         counted.collect()
+    }
+
+    /// Changes of a key that was given up, where the row's new key came first from another partition.
+    pub fn stale(&self) -> u64 {
+        self.metric("countersign_skipped_total", &[("reason", "stale")]).unwrap_or_default() as u64
     }
 
     pub fn consumed(&self) -> u64 {

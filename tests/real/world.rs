@@ -107,6 +107,7 @@ impl World {
         Config {
             name: self.name.clone(),
             topics: topics.iter().map(|topic| (*topic).to_owned()).collect(),
+            start: "earliest",
             store: store.url(),
             retention: "forever".to_owned(),
             gate: env("COUNTERSIGN_REDIS_URL").to_owned(),

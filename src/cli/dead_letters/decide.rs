@@ -305,7 +305,11 @@ pub async fn discard(args: &DiscardArgs) -> Done {
     }
     let store = open_store(&config)?;
     let pipeline = &config.pipeline.name;
-    let (places, absent) = args.chosen.places(&store, pipeline).await?;
+    let (mut places, absent) = args.chosen.places(&store, pipeline).await?;
+    if let (true, false, Some(id)) = (places.is_empty(), args.chosen.dry_run, &args.chosen.filter.message_id) {
+        give_up(&config, &store, id).await?;
+        places = args.chosen.places(&store, pipeline).await?.0;
+    }
     let by = args.chosen.by();
     let mut gone: Vec<Discarded> = absent.into_iter().map(|id| Discarded::new(id, None, Fate::Missing)).collect();
     for place in &places {
@@ -336,6 +340,18 @@ pub async fn discard(args: &DiscardArgs) -> Done {
         }
     }
     if count == gone.len() { Ok(()) } else { Err(Failure::Problems) }
+}
+
+/// A message that waits has no dead letter yet: it is parked first.
+async fn give_up(config: &Config, store: &Store, id: &str) -> Done {
+    let replayer = Replayer::new(config, CancellationToken::new())?;
+    for entry in lookup(config, store.clone()).entries(id, None).await? {
+        if entry.status == Status::Waiting {
+            replayer.redriver().park(&entry).await?;
+        }
+    }
+    replayer.close().await;
+    Ok(())
 }
 
 #[derive(Serialize)]

@@ -1,0 +1,116 @@
+//! A broker that refuses, does not answer in time, or is away for a moment, while records come.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
+
+use crate::broker::Rec;
+use crate::payments::{CHARGE, TABLES, payment};
+use crate::wait::{until, until_within};
+use crate::world::{World, everywhere};
+
+/// What the protocol promises after the broker is itself again.
+const RECOVERY: Duration = Duration::from_secs(15);
+
+fn payments(numbers: Range<usize>) -> Vec<Rec> {
+    numbers.map(|n| payment(&format!("m-{n:03}"), "bob", 1).on(n as i32 % 2)).collect()
+}
+
+/// Each effect and each receipt id is there once, and the group knows how far it is.
+async fn at_rest(world: &World, count: usize) {
+    world.booked(count).await;
+    let mut ledger = world.ledger().await;
+    ledger.sort();
+    assert_eq!(ledger, (0..count).map(|n| format!("order-m-{n:03}")).collect::<Vec<_>>());
+    until_within(RECOVERY, "the group's offsets", || async {
+        for partition in [0, 1] {
+            let row = world.lane(partition).await.map(|row| row.next_offset);
+            if row.is_none() || row != world.committed(partition).map(|(offset, _)| offset) {
+                return None;
+            }
+        }
+        Some(())
+    })
+    .await;
+    let mut ids: Vec<String> = world.pushed().await.into_iter().map(|receipt| receipt.receipt_id).collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), count);
+}
+
+/// Nobody tells of a commit that was refused, and there may be no next record whose commit would cover it.
+#[test]
+fn a_commit_that_is_refused_is_made_again() {
+    use RDKafkaRespErr::{
+        RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS, RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION,
+        RD_KAFKA_RESP_ERR_NOT_COORDINATOR, RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS,
+        RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID,
+    };
+    everywhere(|world| async move {
+        world.db.run(TABLES).await;
+        let running = world.start(CHARGE).await;
+        let mut sent = 0;
+        for error in [
+            RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS,
+            RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS,
+            RD_KAFKA_RESP_ERR_NOT_COORDINATOR,
+            RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION,
+            RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID,
+        ] {
+            world.broker.cluster().request_errors(RDKafkaApiKey::OffsetCommit, &[error; 2]);
+            world.send(&payments(sent..sent + 10)).await;
+            sent += 10;
+            at_rest(&world, sent).await;
+            println!("{:?}: committed", RDKafkaErrorCode::from(error));
+        }
+        running.stop().await;
+    });
+}
+
+/// A member that is thrown out has lost its lanes: what it was doing commits nothing, and it joins again.
+#[test]
+fn a_member_that_is_thrown_out_joins_again() {
+    everywhere(|world| async move {
+        world.db.run(TABLES).await;
+        let running = world.start(CHARGE).await;
+        for round in 0..3 {
+            world.send(&payments(round * 100..round * 100 + 50)).await;
+            let unknown = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID];
+            world.broker.cluster().request_errors(RDKafkaApiKey::Heartbeat, &unknown);
+            world.send(&payments(round * 100 + 50..round * 100 + 100)).await;
+            at_rest(&world, (round + 1) * 100).await;
+        }
+        running.stop().await;
+    });
+}
+
+#[test]
+fn a_broker_that_is_slow_or_away_again_and_again_costs_only_time() {
+    everywhere(|world| async move {
+        world.db.run(TABLES).await;
+        let running = world.start(CHARGE).await;
+        until("both lanes", || async { (world.db.count("FROM countersign_lanes").await == 2).then_some(()) }).await;
+        let mut sent = 0;
+        for round in 0..6_u64 {
+            world.send(&payments(sent..sent + 40)).await;
+            sent += 40;
+            tokio::time::sleep(Duration::from_millis(20 * (round % 3))).await;
+            if round % 2 == 0 {
+                world.broker.cluster().broker_down(1).unwrap();
+                tokio::time::sleep(Duration::from_millis(300 + 400 * round)).await;
+                world.broker.cluster().broker_up(1).unwrap();
+            } else {
+                world.broker.cluster().broker_round_trip_time(1, Duration::from_millis(900)).unwrap();
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                world.broker.cluster().broker_round_trip_time(1, Duration::ZERO).unwrap();
+            }
+        }
+        let began = Instant::now();
+        world.booked(sent).await;
+        assert!(began.elapsed() < RECOVERY, "{:?}", began.elapsed());
+        at_rest(&world, sent).await;
+        running.stop().await;
+    });
+}
