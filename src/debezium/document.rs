@@ -36,7 +36,8 @@ const PAYLOAD_NEXT: &str = ",\"payload\":";
 impl Document {
     /// Reads JSON bytes, with or without the schema wrapper.
     pub fn json(bytes: &[u8], cache: &mut SchemaCache) -> Result<Self, Fault> {
-        let text = std::str::from_utf8(bytes).map_err(|_| Fault::new("undecodable", "the value is not utf-8"))?;
+        let text =
+            simdutf8::basic::from_utf8(bytes).map_err(|_| Fault::new("undecodable", "the value is not utf-8"))?;
         if let Some((payload, schema)) = cache.step_over(text)? {
             return Ok(Self { value: payload, schema: Some(schema) });
         }

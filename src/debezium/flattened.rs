@@ -44,7 +44,8 @@ const CONTEXT: [(&str, &str); 2] =
 
 /// The metadata of a flattened record; `None` if there is none at all, in the value or in the headers.
 pub fn metadata(record: &Record, row: &Row) -> Option<Metadata> {
-    let marked = |name: &str| KNOWN.contains(&name) || name.starts_with(SOURCE_PREFIX);
+    // Most names are somebody's own, and told apart by their first two bytes.
+    let marked = |name: &str| name.starts_with(PREFIX) && (KNOWN.contains(&name) || name.starts_with(SOURCE_PREFIX));
     let found = row.iter().any(|(name, _)| marked(name)) || record.headers.iter().any(|header| marked(&header.name));
     if !found {
         return None;
@@ -74,7 +75,7 @@ fn field(record: &Record, row: &Row, name: &str) -> Option<String> {
 fn source(record: &Record, row: &Row, op: Operation) -> Option<Source> {
     let mut block = Row::new();
     for prefix in [SOURCE_PREFIX, PREFIX] {
-        for (name, value) in row.iter() {
+        for (name, value) in row.iter().filter(|(name, _)| name.starts_with(PREFIX)) {
             add(&mut block, prefix, name, || Some(value.clone()));
         }
         for header in &record.headers {

@@ -109,6 +109,14 @@ impl GroupContext {
         failpoint::here("after-store-offset");
     }
 
+    /// Hands the outcomes over now if the batch before the last one is not handed over yet, so that a death never costs
+    /// more than two. The polling thread does it in time where batches are not that fast.
+    pub fn commit_overdue(&self, consumer: &GroupConsumer, lane: &(Arc<str>, i32), before: i64) {
+        if self.lock().get(lane).is_some_and(|slot| slot.sent < before) {
+            self.commit_new(consumer);
+        }
+    }
+
     /// Stops lanes, waits for them, and commits what they finished.
     pub fn end_lanes(&self, consumer: &GroupConsumer, partitions: Option<&TopicPartitionList>, lost: bool) {
         let ending: Vec<_> = {

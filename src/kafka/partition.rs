@@ -176,6 +176,12 @@ impl PartitionReader {
         (records, trouble)
     }
 
+    /// After each batch: `before` is where it began.
+    pub fn hand_over(&self, before: i64) {
+        let lane = (Arc::clone(&self.topic), self.partition);
+        self.consumer.context().commit_overdue(&self.consumer, &lane, before);
+    }
+
     /// First offset that the broker has, and the one after its last.
     pub async fn watermarks(&self) -> KafkaResult<(i64, i64)> {
         self.ask(|consumer, topic, partition| consumer.fetch_watermarks(topic, partition, ASK)).await

@@ -265,6 +265,7 @@ impl Work<'_> {
                     Ok(items) => items,
                     Err(halt) => return halt,
                 };
+                let before = next;
                 let upto = waiting.front().map_or(batch_next, |record| record.position.offset);
                 self.lanes.update(&self.name, |report| report.in_flight = items.len());
                 let processed = processor.process(&reader, &mut items, upto, |done, committed| {
@@ -279,6 +280,7 @@ impl Work<'_> {
                 if let Err(halt) = processed.await {
                     return halt;
                 }
+                self.reader.hand_over(before);
                 if waiting.is_empty() {
                     break;
                 }

@@ -20,6 +20,10 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 mod orders;
 
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn routes() -> Vec<Route> {
     let config = r#"
         [pipeline]

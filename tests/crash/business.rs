@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use countersign::receipt::Receipt;
+use countersign::invariants::{
+    LaneSeen, MessageSeen, ReceiptSeen, ReceiptState, RowState, offsets_trail_outcomes, one_effect, one_receipt,
+};
+use countersign::receipt::{Receipt, ReceiptStatus};
 
 use crate::broker::Rec;
 use crate::daemon::program;
@@ -36,6 +39,39 @@ pub struct Business {
 }
 
 pub const PARTITIONS: i32 = 2;
+
+/// The inbox with the effects of each row, as one statement sees them.
+async fn messages(world: &World) -> Vec<MessageSeen<String>> {
+    let from = "FROM countersign_inbox i LEFT JOIN ledger l ON l.order_id = 'order-' || i.message_id \
+                GROUP BY i.message_id, i.status, i.version";
+    let rows = world.db.rows("i.message_id, i.status, i.version, COUNT(l.n)", from).await;
+    let message = |row: String| {
+        let mut words = row.split('|');
+        let mut word = || words.next().unwrap().to_owned();
+        let (key, status, version, effects) = (word(), word(), word(), word());
+        let state = match status.as_str() {
+            "SUCCESS" => RowState::Applied,
+            "FAILED" => RowState::Failed,
+            "PROCESSING" => RowState::Processing,
+            _ => RowState::Waiting { complete: true },
+        };
+        let (version, effects) = (version.parse().unwrap(), effects.parse().unwrap());
+        MessageSeen { key, rows: vec![state], effects, version, told: true }
+    };
+    rows.into_iter().map(message).collect()
+}
+
+fn seen(receipt: &Receipt) -> ReceiptSeen<String> {
+    let state = match (receipt.code.as_deref(), receipt.status) {
+        (Some("CONFLICT"), _) => ReceiptState::Conflict,
+        (_, ReceiptStatus::Processing) => ReceiptState::Processing,
+        (_, ReceiptStatus::Success) => ReceiptState::Success,
+        (_, ReceiptStatus::Failed) => ReceiptState::Failed,
+    };
+    let key = receipt.message_id.clone().unwrap_or_default();
+    let Receipt { receipt_id, version, .. } = receipt;
+    ReceiptSeen { id: receipt_id.clone(), key, version: *version, state, delivered: true, lost: false }
+}
 
 impl Business {
     pub async fn begin(world: &World) -> Self {
@@ -119,17 +155,22 @@ impl Business {
 
     /// What must hold at every moment, in the middle of everything.
     pub async fn holds(&self, world: &World) {
-        let ledger = world.ledger().await;
-        let distinct: BTreeSet<&String> = ledger.iter().collect();
-        assert_eq!(distinct.len(), ledger.len(), "an effect is there twice");
+        assert_eq!(one_effect(&messages(world).await), Ok(()));
+        let strays = "FROM ledger l LEFT JOIN countersign_inbox i ON l.order_id = 'order-' || i.message_id \
+                      WHERE i.message_id IS NULL";
+        assert_eq!(world.db.count(strays).await, 0, "effects without a row");
         // Each account's balance is what its bookings say: no half of a message is there.
-        assert_eq!(world.balance("bob").await, 100_000 - ledger.len() as i64);
+        assert_eq!(world.balance("bob").await, 100_000 - world.ledger().await.len() as i64);
+        let mut lanes = Vec::new();
         for partition in 0..PARTITIONS {
+            // Asked first: the row may only have gone on since.
             if let Some((committed, _)) = world.committed(partition) {
-                let row = world.lane(partition).await.expect("a lane whose offset is committed");
-                assert!(row.next_offset >= committed, "Kafka says {committed}, the lane {}", row.next_offset);
+                let next = world.lane(partition).await.expect("a lane whose offset is committed").next_offset;
+                let name = format!("{}/{partition}", world.topic);
+                lanes.push(LaneSeen { name, next, committed: Some(committed), records: Vec::new() });
             }
         }
+        assert_eq!(offsets_trail_outcomes(&lanes), Ok(()));
     }
 
     /// Waits until every message has its outcome.
@@ -170,10 +211,15 @@ impl Business {
         });
         assert_eq!(inbox, expected.collect::<Vec<_>>());
 
+        let pushed = world.pushed().await;
+        if !self.went_back {
+            let told: Vec<ReceiptSeen<String>> = pushed.iter().map(seen).collect();
+            assert_eq!(one_receipt(&messages(world).await, &told), Ok(()));
+        }
         // Delivered at least once, and always the same. What was lost and found again has its hours anew.
         let mut receipts: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         let mut conflicts = BTreeSet::new();
-        for mut receipt in world.pushed().await {
+        for mut receipt in pushed {
             if self.went_back {
                 (receipt.received_at, receipt.finished_at) = (String::new(), None);
             }

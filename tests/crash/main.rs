@@ -32,6 +32,7 @@ mod migrating;
 mod network;
 mod outages;
 mod points;
+mod pooler;
 mod rivals;
 mod server;
 mod service;

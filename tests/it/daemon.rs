@@ -15,6 +15,9 @@ pub fn program() -> Command {
     command
 }
 
+/// Records of a batch of [`Daemon::start`].
+pub const BATCH: i64 = 100;
+
 pub struct Daemon {
     pub child: Child,
     log: PathBuf,
@@ -29,7 +32,7 @@ impl Daemon {
     pub fn start_with(world: &World, rest: &str, change: impl FnOnce(&mut Command)) -> Self {
         let config = world.config(&format!("[http]\nlisten = \"127.0.0.1:{}\"\n{rest}", free_port()));
         // Small enough for the drain time, which the short session of these tests leaves at 2.4 s.
-        let file = world.file(&config.replace("[store]\n", "[store]\nbatch = 100\n"));
+        let file = world.file(&config.replace("[store]\n", &format!("[store]\nbatch = {BATCH}\n")));
         Self::run(world, &file, change)
     }
 

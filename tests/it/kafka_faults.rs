@@ -7,9 +7,10 @@ use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
 use crate::broker::Rec;
+use crate::database::Engine;
 use crate::payments::{CHARGE, TABLES, payment};
 use crate::wait::{until, until_within};
-use crate::world::{World, everywhere};
+use crate::world::{Running, World, everywhere, on};
 
 /// What the protocol promises after the broker is itself again.
 const RECOVERY: Duration = Duration::from_secs(15);
@@ -83,6 +84,39 @@ fn a_member_that_is_thrown_out_joins_again() {
             at_rest(&world, (round + 1) * 100).await;
         }
         running.stop().await;
+    });
+}
+
+/// Longer than a member may be without polling: the polling goes on while the lane waits for its row.
+#[test]
+fn a_lane_that_stands_for_longer_than_the_poll_interval_stays_a_member() {
+    on(&[Engine::Postgres, Engine::MariaDb], |world| async move {
+        world.db.run(TABLES).await;
+        let text =
+            world.config(CHARGE).replace("[kafka.options]\n", "[kafka.options]\n\"max.poll.interval.ms\" = 4000\n");
+        let running = [Running::start(&text), Running::start(&text)];
+        until("both lanes", || async { (world.db.count("FROM countersign_lanes").await == 2).then_some(()) }).await;
+        let epochs =
+            || world.db.rows("kafka_partition, epoch, owner", "FROM countersign_lanes ORDER BY kafka_partition");
+        // The second member may have taken one of them over.
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        let before = epochs().await;
+        let mut rival = world.db.store.begin().await.unwrap();
+        world.send(&payments(0..20)).await;
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(12) {
+            // The server ends a transaction that asks nothing.
+            rival.batch("UPDATE accounts SET balance = balance WHERE id = 'bob'").await.unwrap();
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            assert_eq!(epochs().await, before, "nobody was thrown out");
+        }
+        assert!(world.ledger().await.is_empty());
+        rival.commit().await.unwrap();
+        at_rest(&world, 20).await;
+        for running in running {
+            assert!(!running.counted().contains("duplicate"), "{}", running.counted());
+            running.stop().await;
+        }
     });
 }
 

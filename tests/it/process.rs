@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use crate::broker::Rec;
-use crate::daemon::Daemon;
+use crate::daemon::{BATCH, Daemon};
 use crate::payments::{CHARGE, TABLES, payment};
 use crate::world::{World, everywhere, free_port};
 
@@ -68,6 +68,12 @@ fn killed_in_mid_stream_and_started_again_it_ends_with_the_right_ledger_and_rece
             sent += 1500;
             world.booked(sent - 1500 + 200 * (round + 1) + 1).await;
             process.kill();
+            for partition in [0, 1] {
+                let done = world.lane(partition).await.map_or(0, |row| row.next_offset);
+                let committed = world.committed(partition).map_or(0, |(offset, _)| offset);
+                // One whose commit of offsets was on its way, and one that was handed over with the next.
+                assert!(done - committed <= 2 * BATCH, "{done} done, {committed} committed");
+            }
         }
         let process = Daemon::start(&world, &small);
         once_each(&world, sent).await;

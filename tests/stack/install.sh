@@ -32,6 +32,7 @@ command_or_package mariadbd mariadb-server
 command_or_package mariadb mariadb-client
 command_or_package redis-server redis-server
 command_or_package psql postgresql-client
+command_or_package pgbouncer pgbouncer
 compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || need+=(postgresql)
 if [ "$what" = all ]; then
   command_or_package java default-jre-headless
