@@ -2,7 +2,7 @@
 # Installs what is missing, starts the services on loopback ports of their own, passes all tests, and stops what it
 # started. On Debian or Ubuntu, as root (packages; PostgreSQL and MariaDB run as their own users).
 #
-#   tests/run.sh           everything (about 20 minutes on two cores from nothing, most of it compiling)
+#   tests/run.sh           everything (about 40 minutes on two cores from nothing, half of it compiling)
 #   tests/run.sh quick     without Kafka, Connect and Debezium
 set -euo pipefail
 cd "$(dirname "$0")/.."
