@@ -133,8 +133,8 @@ pub fn decide_start(facts: &StartFacts<'_>) -> Start {
     let went_back = ours && seen < committed;
     let wanted = if went_back { seen } else { committed };
     if wanted < facts.low {
-        // What this store has seen since the last commit of offsets is not lost.
-        let unseen = if ours { seen.max(wanted) } else { wanted };
+        // What the row has seen since the last commit of offsets is not lost; without a row nothing was.
+        let unseen = next.filter(|_| ours).unwrap_or(wanted);
         return if unseen < facts.low { lost(facts, unseen) } else { Start::At(facts.low) };
     }
     if went_back {
@@ -211,6 +211,19 @@ mod tests {
         assert_eq!(decide_start(&emptied), Start::StoreWentBack { from: 5, committed: 50 });
         let quiet = StartFacts { committed: Some((5, "e1")), ..emptied };
         assert_eq!(decide_start(&quiet), Start::At(5));
+    }
+
+    #[test]
+    fn of_what_the_log_has_lost_only_the_unseen_is_named() {
+        let eaten = StartFacts { committed: Some((50, "e1")), low: 70, ..facts() };
+        let lost = |from| Start::Lost { from: 70, lost_from: from };
+        assert_eq!(decide_start(&StartFacts { lane_next: Some(50), ..eaten.clone() }), lost(50));
+        assert_eq!(decide_start(&StartFacts { lane_next: Some(60), ..eaten.clone() }), lost(60));
+        assert_eq!(decide_start(&StartFacts { lane_next: Some(90), ..eaten.clone() }), Start::At(70));
+        assert_eq!(decide_start(&StartFacts { lane_next: Some(20), ..eaten.clone() }), lost(20), "it went back");
+        assert_eq!(decide_start(&StartFacts { lane_next: None, ..eaten.clone() }), lost(50), "nothing tells of any");
+        let reset = StartFacts { committed: Some((50, "")), lane_next: Some(90), ..eaten };
+        assert_eq!(decide_start(&reset), lost(50), "an operator wants them again");
     }
 
     #[test]
