@@ -49,23 +49,18 @@ pub(super) struct Slot {
     pub ended: std::sync::mpsc::Receiver<()>,
     /// What was handed to the broker last.
     pub sent: i64,
-    /// What was handed to it and not acknowledged when the statistics came last.
-    pub doubted: i64,
+    /// The same when the statistics came last.
+    pub sent_before: i64,
 }
 
 impl Slot {
     /// A commit is refused while the group comes to rest, and nobody is told: the client's events have no results of
-    /// commits. What is not acknowledged between two statistics is handed over again.
+    /// commits. What is not acknowledged from one look at the statistics to the next is handed over again.
     fn acknowledged(&mut self, committed: i64) {
-        if self.sent == committed || self.sent == Progress::NOTHING {
-            self.doubted = Progress::NOTHING;
-        } else if self.doubted == self.sent {
-            debug!(offset = self.sent, committed, "an offset is committed again");
+        if self.sent != committed && self.sent == self.sent_before {
             self.sent = Progress::NOTHING;
-            self.doubted = Progress::NOTHING;
-        } else {
-            self.doubted = self.sent;
         }
+        self.sent_before = self.sent;
     }
 }
 
@@ -94,7 +89,9 @@ impl GroupContext {
     /// Hands the outcomes of all lanes to the broker, if there are new ones.
     pub fn commit_new(&self, consumer: &GroupConsumer) {
         let mut list = TopicPartitionList::new();
-        for ((topic, partition), slot) in self.lock().iter_mut() {
+        // Held until they are handed over: of two threads the later one must not be overtaken by older offsets.
+        let mut lanes = self.lock();
+        for ((topic, partition), slot) in lanes.iter_mut() {
             if let Some((offset, metadata)) = slot.progress.to_commit(slot.sent) {
                 add(&mut list, topic, *partition, offset, &metadata);
                 slot.sent = offset;
@@ -106,6 +103,7 @@ impl GroupContext {
         if let Err(error) = consumer.commit(&list, CommitMode::Async) {
             debug!(%error, "offsets are committed again later");
         }
+        drop(lanes);
         failpoint::here("after-store-offset");
     }
 
@@ -187,7 +185,7 @@ impl GroupContext {
             let reader =
                 PartitionReader::new(queue, Arc::clone(&shared), Arc::clone(&topic), partition, Arc::clone(&progress));
             let slot =
-                Slot { stop: stop.clone(), progress, ended, sent: Progress::NOTHING, doubted: Progress::NOTHING };
+                Slot { stop: stop.clone(), progress, ended, sent: Progress::NOTHING, sent_before: Progress::NOTHING };
             self.lock().insert((Arc::clone(&topic), partition), slot);
             // Nobody listens once the pipeline is stopping.
             let _ = self.assigned.send(Assigned { topic, partition, from, committed, reader, stop, end });
@@ -257,8 +255,8 @@ impl ClientContext for GroupContext {
         }
     }
 
-    /// Once a second: how far each log reaches, and what of it is committed. `eof_offset` is past markers and aborted records, which are never
-    /// delivered.
+    /// Once a second: how far each log reaches, and what of it is committed. `eof_offset` is past markers and aborted
+    /// records, which are never delivered.
     fn stats(&self, statistics: Statistics) {
         let mut lanes = self.lock();
         for ((topic, partition), slot) in lanes.iter_mut() {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rand::Rng as _;
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use super::attempt::Lane;
@@ -223,7 +224,7 @@ impl Work<'_> {
     }
 
     /// Reads batch after batch until the lane is lost or asked to end.
-    async fn follow(&self, ready: Ready, stop: &tokio_util::sync::CancellationToken) -> Halt {
+    async fn follow(&self, ready: Ready, stop: &CancellationToken) -> Halt {
         let Ready { lane, mut next, mut store_epoch } = ready;
         let processor = Processor {
             shared: Arc::clone(&self.shared),
@@ -294,7 +295,7 @@ impl Work<'_> {
     /// The first of these records that does not go on where the one before it ended: offsets begin again, or the log's
     /// start has overtaken the lane while it read what had been fetched ahead. A gap alone is a compaction or a
     /// transaction's marker, and only the broker can tell.
-    async fn broken(&self, records: &[Record], next: i64, stop: &tokio_util::sync::CancellationToken) -> Option<usize> {
+    async fn broken(&self, records: &[Record], next: i64, stop: &CancellationToken) -> Option<usize> {
         let Breaks { gaps, again } = breaks(records.iter().map(|record| record.position.offset), next);
         if let Some(at) = again {
             let offset = records[at].position.offset;
