@@ -150,14 +150,20 @@ impl Sweeper {
         }
     }
 
-    async fn apply(&self, item: &Item, waiting: &Waiting) -> Result<Option<Outcome>, StoreError> {
-        let Entry::Message { message, .. } = &item.entry else { return Ok(None) };
+    /// A transaction in which the message is this one's; None if another one has it or it waits no more.
+    async fn take(&self, waiting: &Waiting) -> Result<Option<Tx>, StoreError> {
         let mut tx = self.shared.store.begin().await?;
         let token = rand::rng().random::<i64>();
-        if !tx.take_waiting(waiting, token).await? {
-            tx.rollback().await;
-            return Ok(None);
+        if tx.take_waiting(waiting, token).await? {
+            return Ok(Some(tx));
         }
+        tx.rollback().await;
+        Ok(None)
+    }
+
+    async fn apply(&self, item: &Item, waiting: &Waiting) -> Result<Option<Outcome>, StoreError> {
+        let Entry::Message { message, .. } = &item.entry else { return Ok(None) };
+        let Some(mut tx) = self.take(waiting).await? else { return Ok(None) };
         let delivery = Delivery { message, record: &item.record };
         let outcome = match apply_alone(&self.shared, &mut tx, &delivery).await {
             Ok(outcome) => outcome,
@@ -192,12 +198,7 @@ impl Sweeper {
     ) -> Result<Option<Outcome>, StoreError> {
         let rows = self.shared.store.inbox_entries(vec![waiting.key.clone()]).await?;
         let (Some(row), Outcome::Refused(refusal)) = (rows.into_iter().next(), &outcome) else { return Ok(None) };
-        let mut tx = self.shared.store.begin().await?;
-        let token = rand::rng().random::<i64>();
-        if !tx.take_waiting(waiting, token).await? {
-            tx.rollback().await;
-            return Ok(None);
-        }
+        let Some(tx) = self.take(waiting).await? else { return Ok(None) };
         let entry = Entry::Faulty(Box::new(faulty_of(&self.shared, &row, &refusal.reason)));
         self.settled(tx, &Item { record, entry }, outcome, waiting).await
     }

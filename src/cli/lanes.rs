@@ -71,7 +71,7 @@ pub async fn run(command: &LanesCommand) -> Done {
             match args.to {
                 Some(to) => {
                     within_log(&store, &key, &args.lane, to).await?;
-                    told(store.skip_lane(&key, args.to).await?, &args.lane, "skipping")
+                    told(store.skip_lane(&key, to).await?, &args.lane, "skipping")
                 }
                 None => skip_one(&store, &key, &args.lane).await,
             }

@@ -294,15 +294,17 @@ impl Store {
 
     /// Parks the record at which a lane stands, and lets it go on; false if it has gone on by itself.
     pub async fn skip_record(&self, lane: &LaneKey, offset: i64) -> Result<bool, StoreError> {
-        let mut binds = vec![Bind::Int(SKIP_NEXT)];
-        binds.extend(lane.binds());
-        Ok(self.write(&format!("{} AND next_offset = {offset}", SKIP.of(self.dialect())), binds).await? > 0)
+        self.order_skip(lane, SKIP_NEXT, &format!(" AND next_offset = {offset}")).await
     }
 
-    /// Parks what stands below `to`, by default the one record at which the lane stands, and lets it go on.
-    pub async fn skip_lane(&self, lane: &LaneKey, to: Option<i64>) -> Result<bool, StoreError> {
-        let mut binds = vec![Bind::Int(to.unwrap_or(SKIP_NEXT))];
+    /// Parks what stands below `to`, and lets the lane go on.
+    pub async fn skip_lane(&self, lane: &LaneKey, to: i64) -> Result<bool, StoreError> {
+        self.order_skip(lane, to, "").await
+    }
+
+    async fn order_skip(&self, lane: &LaneKey, to: i64, condition: &str) -> Result<bool, StoreError> {
+        let mut binds = vec![Bind::Int(to)];
         binds.extend(lane.binds());
-        Ok(self.write(SKIP.of(self.dialect()), binds).await? > 0)
+        Ok(self.write(&format!("{}{condition}", SKIP.of(self.dialect())), binds).await? > 0)
     }
 }

@@ -101,7 +101,7 @@ fn skipping_parks_the_record_at_which_the_lane_stands_and_no_other() {
         world.db.store.pause_lane(&world.lane_key(0), "looking").await.unwrap();
         world.send(&[payment("m-1", "bob", 1), payment("m-2", "bob", 1), payment("m-3", "bob", 1)]).await;
         running.stands(Readiness::Degraded, "looking").await;
-        assert!(world.db.store.skip_lane(&world.lane_key(0), None).await.unwrap());
+        assert!(world.skip_record(0).await);
         running.outcomes(4, "applied=3 parked=1").await;
         assert_eq!(world.ledger().await, ["order-m-0", "order-m-2", "order-m-3"]);
         let letters = world.dead_letters().await;
@@ -126,7 +126,7 @@ fn a_skip_is_used_up_by_one_record_and_reading_it_again_is_no_conflict() {
         world.db.store.pause_lane(&world.lane_key(0), "looking").await.unwrap();
         world.send(&[Rec::tombstone("bob"), payment("m-1", "bob", 1), payment("m-2", "bob", 1)]).await;
         running.stands(Readiness::Degraded, "looking").await;
-        assert!(world.db.store.skip_lane(&world.lane_key(0), None).await.unwrap());
+        assert!(world.skip_record(0).await);
         running.outcomes(4, "applied=2 skipped=1 parked=1").await;
         let letters = world.dead_letters().await;
         assert!(letters.len() == 1 && letters[0].starts_with("2|m-1|operator|"), "{letters:?}");
@@ -159,7 +159,7 @@ fn each_skip_takes_a_stopped_lane_one_record_further() {
         })
         .await;
         for parked in 1..=2 {
-            assert!(world.db.store.skip_lane(&world.lane_key(0), None).await.unwrap());
+            assert!(world.skip_record(0).await);
             running.outcomes(parked, &format!("parked={parked}")).await;
             let lane = world.lane(0).await.unwrap();
             assert_eq!((lane.next_offset, lane.skip_to), (parked as i64, None));
@@ -180,7 +180,7 @@ fn resuming_takes_back_a_skip_that_is_not_used_up() {
         world.send(&[payment("m-0", "bob", 1)]).await;
         running.outcomes(1, "applied=1").await;
         let (store, lane) = (&world.db.store, world.lane_key(0));
-        assert!(store.skip_lane(&lane, Some(1_000)).await.unwrap());
+        assert!(store.skip_lane(&lane, 1_000).await.unwrap());
         let listed = store.lanes(&world.name).await.unwrap();
         assert!(listed.iter().any(|lane| lane.skip_to == Some(1_000)), "an order that is not carried out is shown");
         assert!(store.resume_lane(&lane).await.unwrap());

@@ -1,5 +1,7 @@
 //! The business of most tests: payments that are booked and taken from an account that must cover them.
 
+use std::ops::Range;
+
 use crate::broker::Rec;
 use crate::wait::until;
 use crate::world::World;
@@ -42,10 +44,23 @@ pub fn payment(id: &str, account: &str, amount: i64) -> Rec {
     Rec::new(id, value).key(account).header("source", "shop")
 }
 
+/// Payments `m-0000` and so on over both partitions; the n-th has offset n / 2.
+pub fn payments(numbers: Range<usize>) -> Vec<Rec> {
+    numbers.map(|n| payment(&format!("m-{n:04}"), "bob", 1).on(n as i32 % 2)).collect()
+}
+
 impl World {
     /// The order ids of the ledger, in the order of booking.
     pub async fn ledger(&self) -> Vec<String> {
         self.db.rows("order_id", "FROM ledger ORDER BY n").await
+    }
+
+    /// The first `count` of [`payments`] are booked, each once, and nothing else is.
+    pub async fn booked_once(&self, count: usize) {
+        let mut ledger = self.ledger().await;
+        ledger.sort();
+        assert_eq!(ledger, (0..count).map(|n| format!("order-m-{n:04}")).collect::<Vec<_>>());
+        assert_eq!(self.balance("bob").await, 100_000 - count as i64);
     }
 
     /// Waits for so many bookings.

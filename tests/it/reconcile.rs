@@ -17,7 +17,7 @@ use crate::broker::Rec;
 use crate::command_line::run;
 use crate::daemon::program;
 use crate::database::Engine;
-use crate::payments::{BOOK, CHARGE, TABLES, payment};
+use crate::payments::{BOOK, CHARGE, TABLES, payment, payments};
 use crate::rows::{TABLE, change, route};
 use crate::world::{World, everywhere, on, parse};
 
@@ -47,11 +47,6 @@ fn diffs(report: &Value) -> Vec<String> {
         format!("{} {id} {}", diff["kind"].as_str().unwrap(), diff["offset"])
     };
     report["diffs"].as_array().unwrap().iter().map(text).collect()
-}
-
-/// So many payments on both partitions; the n-th has offset n / 2.
-fn payments(ids: std::ops::Range<usize>) -> Vec<Rec> {
-    ids.map(|n| payment(&format!("m-{n:04}"), "bob", 1).on(n as i32 % 2)).collect()
 }
 
 /// Everything that a topic can have, each at partition 0: 60 payments, repeats, refusals, poison, conflicts, tombstones.
@@ -458,7 +453,7 @@ fn what_an_operator_skipped_has_its_outcome() {
         .await;
         assert!(world.db.store.pause_lane(&world.lane_key(0), "test").await.unwrap());
         world.send(&[payment("m-0", "bob", 1), payment("m-1", "bob", 1), Rec::bare("{broken")]).await;
-        assert!(world.db.store.skip_lane(&world.lane_key(0), Some(3)).await.unwrap());
+        assert!(world.db.store.skip_lane(&world.lane_key(0), 3).await.unwrap());
         running.outcomes(3, "parked=3").await;
         running.stop().await;
         let (code, report) = reconcile(&world, BOOK, &["--receipts"]);

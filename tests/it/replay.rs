@@ -89,13 +89,6 @@ fn mixed() -> (Vec<Rec>, usize) {
     (records, 1700)
 }
 
-async fn once_each(world: &World, count: usize) {
-    let mut ledger = world.ledger().await;
-    ledger.sort();
-    assert_eq!(ledger, (0..count).map(|n| format!("order-m-{n:04}")).collect::<Vec<_>>());
-    assert_eq!(world.balance("bob").await, 100_000 - count as i64);
-}
-
 #[test]
 fn a_file_is_applied_once_however_often_it_is_replayed_and_no_lane_row_is_touched() {
     everywhere(|world| async move {
@@ -109,7 +102,7 @@ fn a_file_is_applied_once_however_often_it_is_replayed_and_no_lane_row_is_touche
         // A record without an id that is set aside gets its receipt as well.
         let expected = "applied=1700 duplicate=170 skipped=17 rejected=17 parked=17 conflict=85 receipts=1819";
         assert_eq!((code, short.as_str()), (1, expected), "{summary}");
-        once_each(&world, count).await;
+        world.booked_once(count).await;
         assert_eq!(world.db.count("FROM countersign_outbox").await, 0, "the replay delivered its own receipts");
         assert_eq!(world.pushed().await.len(), 1819);
         assert_eq!(world.db.count("FROM countersign_lanes").await, 0);
@@ -118,7 +111,7 @@ fn a_file_is_applied_once_however_often_it_is_replayed_and_no_lane_row_is_touche
 
         let (code, short, _) = replay(&arguments);
         assert_eq!((code, short.as_str()), (1, "duplicate=1904 skipped=17 conflict=85"));
-        once_each(&world, count).await;
+        world.booked_once(count).await;
         assert_eq!(world.pushed().await.len(), 1819);
         assert_eq!(world.db.count("FROM countersign_dead_letters").await, 17 + 85);
     });
@@ -203,11 +196,8 @@ fn killed_in_the_middle_and_run_again_every_effect_is_there_once() {
         }
         let (code, short, summary) = replay(&arguments);
         assert_eq!((code, &summary["consumed"]), (0, &4000.into()), "{short}");
-        once_each(&world, 4000).await;
-        let mut receipts: Vec<String> = world.pushed().await.into_iter().map(|receipt| receipt.receipt_id).collect();
-        receipts.sort_unstable();
-        receipts.dedup();
-        assert_eq!(receipts.len(), 4000, "also those that the killed ones left");
+        world.booked_once(4000).await;
+        assert_eq!(world.receipt_ids().await.len(), 4000, "also those that the killed ones left");
     });
 }
 
@@ -233,7 +223,7 @@ fn an_interrupt_ends_it_after_the_batch_at_hand_with_a_summary() {
         assert!(applied < 6000);
         assert!(String::from_utf8(ended.stderr).unwrap().contains("interrupted"));
         replay(&["-c", config.to_str().unwrap(), lines.to_str().unwrap()]);
-        once_each(&world, 6000).await;
+        world.booked_once(6000).await;
     });
 }
 
@@ -264,7 +254,7 @@ fn beside_the_daemon_on_the_same_records_each_effect_is_there_once() {
             applied += summary["applied"].as_u64().unwrap();
         }
         assert_eq!(applied, 1500, "each was first once");
-        once_each(&world, 1500).await;
+        world.booked_once(1500).await;
         let receipts = world.pushed().await;
         let mut ids: Vec<&str> = receipts.iter().map(|receipt| receipt.receipt_id.as_str()).collect();
         ids.sort_unstable();
@@ -278,7 +268,7 @@ fn beside_the_daemon_on_the_same_records_each_effect_is_there_once() {
         let again = running.seen(1600).await;
         assert!(again[1500..].iter().all(|one| one.outcome.as_str() == "duplicate"));
         running.stop().await;
-        once_each(&world, 1500).await;
+        world.booked_once(1500).await;
     });
 }
 
@@ -322,7 +312,7 @@ fn a_broker_that_is_away_leaves_the_receipts_in_the_outbox_and_the_effects_are_t
         assert_eq!(code, 0, "{text}{stderr}");
         assert!(stderr.contains("1 receipts wait in the outbox"), "{stderr}");
         assert!(stderr.contains("waiting, 20 s at most, until 127.0.0.1:1 has the receipts"), "{stderr}");
-        once_each(&world, 1).await;
+        world.booked_once(1).await;
         let config = world.file(&world.config(CHARGE));
         replay(&["-c", config.to_str().unwrap(), lines.to_str().unwrap()]);
         assert_eq!(world.pushed_in_short().await, ["m-0000 SUCCESS -"]);
@@ -437,7 +427,7 @@ fn a_registry_that_is_away_is_said_at_once_and_ends_it_with_3() {
         assert!(stdout.starts_with("1 records = 1 applied"), "what stands before it is done: {stdout}");
         let waiting = "countersign: waiting, 3 s at most: the registry at http://127.0.0.1:1 does not answer";
         assert!(stderr.contains(waiting) && stderr.contains("run it again"), "{stderr}");
-        once_each(&world, 1).await;
+        world.booked_once(1).await;
     });
 }
 
@@ -488,6 +478,6 @@ fn a_database_that_goes_away_in_the_middle_ends_it_with_3() {
         proxy.cut(false);
         let (code, short, _) = replay(&["-c", config.to_str().unwrap(), lines.to_str().unwrap()]);
         assert_eq!(code, 0, "{short}");
-        once_each(&world, 6000).await;
+        world.booked_once(6000).await;
     });
 }

@@ -1,5 +1,6 @@
 //! One test's world: a broker, a database and names of its own, and pipelines that run in this process.
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -157,12 +158,23 @@ impl World {
         self.broker.committed(&self.name, &self.topic, partition)
     }
 
+    /// Parks the record at which a lane stands.
+    pub async fn skip_record(&self, partition: i32) -> bool {
+        let at = self.lane(partition).await.unwrap().next_offset;
+        self.db.store.skip_record(&self.lane_key(partition), at).await.unwrap()
+    }
+
     /// Waits until the outbox is empty, then reads every receipt that was pushed.
     pub async fn pushed(&self) -> Vec<Receipt> {
         until("an empty outbox", || async { (self.db.count("FROM countersign_outbox").await == 0).then_some(()) })
             .await;
         let records = self.broker.read_all(&self.receipts, PARTITIONS);
         records.iter().map(|record| serde_json::from_slice(record.value.as_deref().unwrap()).unwrap()).collect()
+    }
+
+    /// The ids of all receipts that were pushed: one that came again has the same.
+    pub async fn receipt_ids(&self) -> BTreeSet<String> {
+        self.pushed().await.into_iter().map(|receipt| receipt.receipt_id).collect()
     }
 
     /// Every pushed receipt as `ID STATUS CODE`, sorted.

@@ -22,6 +22,7 @@ use crate::redrive::{Fate, RedriveError, Redriven, Redriver, Wish, held};
 use crate::store::Store;
 use crate::store::dead_letters::{Filter, Place};
 use crate::store::inbox::Status;
+use crate::store::inbox_entries::InboxEntry;
 
 /// Which dead letters, and who decides.
 #[derive(Args)]
@@ -279,13 +280,17 @@ impl Work {
 
     /// A message that was set aside has no dead letter: it is tried now.
     async fn waiting(&mut self, config: &Config, store: &Store, id: &str, wish: &Wish) -> Done {
-        for entry in lookup(config, store.clone()).entries(id, None).await? {
-            if entry.status == Status::Waiting {
-                self.letters.extend(self.redriver.try_now(&entry, wish).await?);
-            }
+        for entry in waiting(config, store, id).await? {
+            self.letters.extend(self.redriver.try_now(&entry, wish).await?);
         }
         Ok(())
     }
+}
+
+async fn waiting(config: &Config, store: &Store, id: &str) -> Result<Vec<InboxEntry>, Failure> {
+    let mut entries = lookup(config, store.clone()).entries(id, None).await?;
+    entries.retain(|entry| entry.status == Status::Waiting);
+    Ok(entries)
 }
 
 fn named(failure: Failure, what: &str) -> Failure {
@@ -345,10 +350,9 @@ pub async fn discard(args: &DiscardArgs) -> Done {
 /// A message that waits has no dead letter yet: it is parked first.
 async fn give_up(config: &Config, store: &Store, id: &str) -> Done {
     let replayer = Replayer::new(config, CancellationToken::new())?;
-    for entry in lookup(config, store.clone()).entries(id, None).await? {
-        if entry.status == Status::Waiting {
-            replayer.redriver().park(&entry).await?;
-        }
+    let redriver = replayer.redriver();
+    for entry in waiting(config, store, id).await? {
+        redriver.park(&entry).await?;
     }
     replayer.close().await;
     Ok(())
