@@ -172,9 +172,10 @@ impl Business {
 
     /// What must hold at every moment, in the middle of everything.
     pub async fn holds(&self, world: &World) {
-        assert_eq!(one_effect(&messages(world).await), Ok(()));
+        let messages = messages(world).await;
+        assert_eq!(one_effect(&messages), Ok(()));
         // Each account's balance is what its bookings say: no half of a message is there.
-        assert_eq!(world.balance("bob").await, 100_000 - world.ledger().await.len() as i64);
+        assert_eq!(world.balance("bob").await, 100_000 - messages.iter().map(|seen| seen.effects as i64).sum::<i64>());
         let mut lanes = Vec::new();
         for partition in 0..PARTITIONS {
             // Asked first: the row may only have gone on since.

@@ -3,26 +3,21 @@
 
 use crate::daemon::Daemon;
 use crate::kafka::{self, Out, Producer};
-use crate::killed_daemon::{ROUTE, check_ledger, ledger, message_id, pay};
+use crate::killed_daemon::{ROUTE, charging, check_ledger, ledger, message_id, pay, pay_all};
 use crate::world::{World, holds, until};
 
 /// Offsets 0..2 committed, 3 a marker, 4..6 aborted, 7 a marker, 8 in an open transaction.
 #[test]
 fn aborted_records_have_no_effect_and_markers_leave_no_lag() {
     let world = World::new("transactions");
-    let bank = ledger(&world);
-    let topic = world.topic("payment.events");
-    kafka::create(&topic, 1, &[]);
-    let config = world.pipeline(&bank, &[&topic], ROUTE);
-    config.migrate();
+    let (bank, topic, config) = charging(&world, 1, &[]);
 
     let producer = Producer::transactional(&format!("{}-a", world.name));
     producer.begin();
     (0..3).for_each(|number| pay(&producer, &topic, number));
     producer.commit();
     producer.begin();
-    (3..6).for_each(|number| pay(&producer, &topic, number));
-    producer.flush(); // or they would never reach the log
+    pay_all(&producer, &topic, 3..6); // to its end, or they would never reach the log
     producer.abort();
     let mut daemon = Daemon::start(&config);
     until(20, "the offset to pass the last marker", || {
@@ -66,21 +61,18 @@ fn topics_and_partitions_that_come_later_are_read_from_their_start() {
     let config = world.pipeline(&bank, &[&pattern], ROUTE).option("topic.metadata.refresh.interval.ms", "1000");
     config.migrate();
     let producer = Producer::new(&[]);
-    (0..500).for_each(|number| pay(&producer, &first, number));
-    producer.flush();
+    pay_all(&producer, &first, 0..500);
     let mut daemon = Daemon::start(&config);
     daemon.until_consumed(30, 500);
 
     kafka::create(&second, 3, &[]);
-    (500..1000).for_each(|number| pay(&producer, &second, number));
-    producer.flush();
+    pay_all(&producer, &second, 500..1000);
     daemon.until_consumed(30, 1000);
     assert_eq!(daemon.lanes(), 5);
 
     kafka::add_partitions(&first, 5);
     let later = Producer::new(&[]); // learns of the new partitions at once
-    (1000..1500).for_each(|number| pay(&later, &first, number));
-    later.flush();
+    pay_all(&later, &first, 1000..1500);
     daemon.until_consumed(30, 1500);
     assert_eq!(daemon.lanes(), 8);
     assert!(kafka::ends(&first)[2..].iter().all(|end| *end > 0), "nothing came to the new partitions");
@@ -104,15 +96,13 @@ fn a_group_that_begins_at_the_end_reads_later_topics_and_partitions_from_their_s
     config.start = "latest";
     config.migrate();
     let producer = Producer::new(&[]);
-    (0..100).for_each(|number| pay(&producer, &first, number));
-    producer.flush();
+    pay_all(&producer, &first, 0..100);
     let mut daemon = Daemon::start(&config);
     until(30, "both lanes", || {
         let rows = bank.number("SELECT COUNT(*) FROM countersign_lanes");
         holds(rows == 2, || format!("{rows}"))
     });
-    (100..200).for_each(|number| pay(&producer, &first, number));
-    producer.flush();
+    pay_all(&producer, &first, 100..200);
     daemon.until_consumed(30, 100);
     kafka::create(&second, 3, &[]);
     kafka::add_partitions(&first, 5);
@@ -124,8 +114,7 @@ fn a_group_that_begins_at_the_end_reads_later_topics_and_partitions_from_their_s
     // Another member, and one that begins when all of it is there, decide the same.
     let (status, _) = daemon.terminate(20);
     assert!(status.success());
-    (1000..1100).for_each(|number| pay(&later, &first, number));
-    later.flush();
+    pay_all(&later, &first, 1000..1100);
     let mut daemon = Daemon::start(&config);
     daemon.until_consumed(60, 100);
     let booked = bank.texts("SELECT message_id FROM ledger ORDER BY message_id");
@@ -177,11 +166,8 @@ steps = [{ sql = "INSERT INTO documents (id, body) VALUES (:meta.messageId, :bod
 #[test]
 fn of_two_daemons_with_one_instance_id_the_older_ends_and_says_why() {
     let world = World::new("instance");
-    let bank = ledger(&world);
-    let topic = world.topic("payment.events");
-    kafka::create(&topic, 6, &[]);
-    let config = world.pipeline(&bank, &[&topic], ROUTE).option("group.instance.id", "pod-0");
-    config.migrate();
+    let (bank, topic, config) = charging(&world, 6, &[]);
+    let config = config.option("group.instance.id", "pod-0");
     let producer = Producer::new(&[]);
     let send = |from, to| {
         (from..to).for_each(|number| pay(&producer, &topic, number));
@@ -206,11 +192,8 @@ fn of_two_daemons_with_one_instance_id_the_older_ends_and_says_why() {
 fn a_second_daemon_shares_the_work_and_a_dead_one_leaves_it() {
     const MESSAGES: u64 = 60_000;
     let world = World::new("sharing");
-    let bank = ledger(&world);
-    let topic = world.topic("payment.events");
-    kafka::create(&topic, 6, &[]);
-    let config = world.pipeline(&bank, &[&topic], ROUTE).option("session.timeout.ms", "6000");
-    config.migrate();
+    let (bank, topic, config) = charging(&world, 6, &[]);
+    let config = config.option("session.timeout.ms", "6000");
     let producer = Producer::new(&[]);
     let send = |from, to| {
         (from..to).for_each(|number| pay(&producer, &topic, number));

@@ -7,13 +7,8 @@ use rand::{Rng as _, SeedableRng as _};
 
 use crate::daemon::Daemon;
 use crate::kafka::{self, Producer};
-use crate::killed_daemon::{ROUTE, check_ledger, ledger, pay};
+use crate::killed_daemon::{charging, check_ledger, pay_all};
 use crate::world::{World, env, holds, run, until};
-
-fn send(producer: &Producer, topic: &str, numbers: std::ops::Range<u64>) {
-    numbers.for_each(|number| pay(producer, topic, number));
-    producer.flush();
-}
 
 /// The broker of the stack, without a word to anybody.
 fn kill_broker() {
@@ -29,13 +24,10 @@ fn start_broker() {
 #[test]
 fn a_broker_that_dies_under_load_loses_and_doubles_nothing() {
     let world = World::new("broker_dies");
-    let bank = ledger(&world);
-    let (topic, receipts) = (world.topic("payment.events"), world.topic("receipts"));
-    kafka::create(&topic, 6, &[]);
+    let (bank, topic, config) = charging(&world, 6, &[]);
+    let receipts = world.topic("receipts");
     kafka::create(&receipts, 3, &[]);
-    let config = world.pipeline(&bank, &[&topic], ROUTE);
-    config.migrate();
-    send(&Producer::new(&[]), &topic, 0..30_000);
+    pay_all(&Producer::new(&[]), &topic, 0..30_000);
     let mut daemon = Daemon::start(&config);
     for death in 1..=2 {
         until(60, "the middle of the work", || {
@@ -48,7 +40,7 @@ fn a_broker_that_dies_under_load_loses_and_doubles_nothing() {
         start_broker();
     }
     // A producer of its own: the old one's connection is of the former life.
-    send(&Producer::new(&[]), &topic, 30_000..40_000);
+    pay_all(&Producer::new(&[]), &topic, 30_000..40_000);
     until(120, "all of them", || {
         let progress = bank.progress();
         holds(progress == 40_000, || format!("{progress}"))
@@ -69,17 +61,14 @@ fn daemons_that_come_and_go_all_the_time_lose_and_double_nothing() {
     let seed = rand::rng().random();
     println!("seed {seed}");
     let mut random = StdRng::seed_from_u64(seed);
-    let bank = ledger(&world);
-    let topic = world.topic("payment.events");
-    kafka::create(&topic, 12, &[]);
-    let config = world.pipeline(&bank, &[&topic], ROUTE).option("session.timeout.ms", "6000");
-    config.migrate();
+    let (bank, topic, config) = charging(&world, 12, &[]);
+    let config = config.option("session.timeout.ms", "6000");
     let producer = Producer::new(&[]);
-    send(&producer, &topic, 0..MESSAGES / 2);
+    pay_all(&producer, &topic, 0..MESSAGES / 2);
     let mut daemons: Vec<Daemon> = (0..3).map(|_| Daemon::start(&config)).collect();
     for round in 0..8 {
         let share = MESSAGES / 16;
-        send(&producer, &topic, MESSAGES / 2 + round * share..MESSAGES / 2 + (round + 1) * share);
+        pay_all(&producer, &topic, MESSAGES / 2 + round * share..MESSAGES / 2 + (round + 1) * share);
         std::thread::sleep(std::time::Duration::from_millis(random.random_range(100..2500)));
         let leaving = daemons.swap_remove(random.random_range(0..daemons.len()));
         if random.random_bool(0.5) {
@@ -101,19 +90,16 @@ fn daemons_that_come_and_go_all_the_time_lose_and_double_nothing() {
 #[test]
 fn a_topic_deleted_and_made_again_under_the_daemon_is_read_from_its_start() {
     let world = World::new("anew");
-    let bank = ledger(&world);
-    let topic = world.topic("payment.events");
-    kafka::create(&topic, 2, &[]);
-    let config = world.pipeline(&bank, &[&topic], ROUTE).option("topic.metadata.refresh.interval.ms", "1000");
-    config.migrate();
-    send(&Producer::new(&[]), &topic, 0..1000);
+    let (bank, topic, config) = charging(&world, 2, &[]);
+    let config = config.option("topic.metadata.refresh.interval.ms", "1000");
+    pay_all(&Producer::new(&[]), &topic, 0..1000);
     let mut daemon = Daemon::start(&config);
     daemon.until_consumed(30, 1000);
     kafka::until_committed(20, &world.name, &topic);
     kafka::delete(&topic);
     until(20, "the topic to be gone", || holds(!kafka::topics().contains(&topic), || "it is there".to_owned()));
     kafka::create(&topic, 2, &[]);
-    send(&Producer::new(&[]), &topic, 1000..1500);
+    pay_all(&Producer::new(&[]), &topic, 1000..1500);
     until(60, "the new ones", || {
         let booked = bank.number("SELECT COUNT(*) FROM ledger");
         holds(booked == 1500, || format!("{booked}"))
@@ -126,19 +112,15 @@ fn a_topic_deleted_and_made_again_under_the_daemon_is_read_from_its_start() {
 #[test]
 fn what_the_log_has_lost_is_named_and_the_rest_is_read() {
     let world = World::new("lost");
-    let bank = ledger(&world);
-    let topic = world.topic("payment.events");
-    kafka::create(&topic, 1, &[]);
-    let config = world.pipeline(&bank, &[&topic], ROUTE);
-    config.migrate();
+    let (bank, topic, config) = charging(&world, 1, &[]);
     let producer = Producer::new(&[]);
-    send(&producer, &topic, 0..100);
+    pay_all(&producer, &topic, 0..100);
     let mut daemon = Daemon::start(&config);
     daemon.until_consumed(30, 100);
     kafka::until_committed(20, &world.name, &topic);
     let (status, _) = daemon.terminate(20);
     assert!(status.success());
-    send(&producer, &topic, 100..200);
+    pay_all(&producer, &topic, 100..200);
     kafka::delete_records(&topic, 0, 150);
     let stopping = config.command(&["lanes", "list"]);
     assert!(stopping.contains(&topic), "{stopping}");
@@ -159,18 +141,14 @@ fn what_the_log_has_lost_is_named_and_the_rest_is_read() {
 #[test]
 fn what_a_running_lane_finds_gone_is_named_and_the_rest_is_read() {
     let world = World::new("out_of_range");
-    let bank = ledger(&world);
-    let topic = world.topic("payment.events");
-    kafka::create(&topic, 1, &[]);
-    let config = world.pipeline(&bank, &[&topic], ROUTE);
-    config.migrate();
+    let (bank, topic, config) = charging(&world, 1, &[]);
     let producer = Producer::new(&[]);
-    send(&producer, &topic, 0..100);
+    pay_all(&producer, &topic, 0..100);
     let mut daemon = Daemon::start(&config);
     daemon.until_consumed(30, 100);
     kafka::until_committed(20, &world.name, &topic);
     config.command(&["lanes", "pause", &topic, "0"]);
-    send(&producer, &topic, 100..40_000);
+    pay_all(&producer, &topic, 100..40_000);
     std::thread::sleep(std::time::Duration::from_secs(3));
     kafka::delete_records(&topic, 0, 35_000);
     config.command(&["lanes", "resume", &topic, "0"]);
@@ -191,21 +169,17 @@ fn what_a_running_lane_finds_gone_is_named_and_the_rest_is_read() {
 fn gaps_that_compaction_left_are_passed_over() {
     const EACH: u64 = 300;
     let world = World::new("compacted");
-    let bank = ledger(&world);
-    let topic = world.topic("payment.events");
     let eager = [
         ("cleanup.policy", "compact"),
         ("segment.ms", "200"),
         ("min.cleanable.dirty.ratio", "0.001"),
         ("max.compaction.lag.ms", "500"),
     ];
-    kafka::create(&topic, 1, &eager);
-    let config = world.pipeline(&bank, &[&topic], ROUTE);
-    config.migrate();
+    let (bank, topic, config) = charging(&world, 1, &eager);
     let producer = Producer::new(&[]);
     // The numbers of 997 accounts: later ones take the place of those before.
     for round in 0..6 {
-        send(&producer, &topic, round * 997..round * 997 + EACH);
+        pay_all(&producer, &topic, round * 997..round * 997 + EACH);
         std::thread::sleep(std::time::Duration::from_millis(400));
     }
     let left = until(90, "the compaction", || {
@@ -225,7 +199,7 @@ fn gaps_that_compaction_left_are_passed_over() {
     );
     assert_eq!(daemon.metric("countersign_offset_events_total", &[("kind", "data_lost")]).unwrap_or_default(), 0.0);
     // And those that come behind it while the lane is at work.
-    send(&producer, &topic, 6 * 997..6 * 997 + EACH);
+    pay_all(&producer, &topic, 6 * 997..6 * 997 + EACH);
     kafka::until_committed(30, &world.name, &topic);
     assert_eq!(bank.number("SELECT COUNT(*) FROM ledger"), booked + EACH);
     daemon.assert_alive();

@@ -1,12 +1,13 @@
 //! The daemon dies again and again in the middle of its work.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Instant;
 
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
-use crate::daemon::Daemon;
+use crate::daemon::{Config, Daemon};
 use crate::database::{Database, Kind};
 use crate::kafka::{self, Out, Producer};
 use crate::shop::receipts;
@@ -26,6 +27,12 @@ pub fn pay(producer: &Producer, topic: &str, number: u64) {
         ),
         ..Out::default()
     });
+}
+
+/// Until the broker has all of them.
+pub fn pay_all(producer: &Producer, topic: &str, numbers: Range<u64>) {
+    numbers.for_each(|number| pay(producer, topic, number));
+    producer.flush();
 }
 
 pub fn message_id(number: u64) -> String {
@@ -48,6 +55,15 @@ pub fn ledger(world: &World) -> Database {
     let bank = world.database(Kind::Postgres, "bank");
     bank.run("CREATE TABLE ledger (message_id text NOT NULL, account text NOT NULL, amount numeric(12,2) NOT NULL)");
     bank
+}
+
+/// A ledger, and a topic of so many partitions whose payments go there.
+pub fn charging(world: &World, partitions: i32, settings: &[(&str, &str)]) -> (Database, String, Config) {
+    let (bank, topic) = (ledger(world), world.topic("payment.events"));
+    kafka::create(&topic, partitions, settings);
+    let config = world.pipeline(&bank, &[&topic], ROUTE);
+    config.migrate();
+    (bank, topic, config)
 }
 
 /// Each message once, with its own account and amount.
