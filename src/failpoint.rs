@@ -57,6 +57,8 @@ fn act(point: &str, action: &str) {
             let this = std::process::id().to_string();
             let sent = std::process::Command::new("kill").args(["-STOP", &this]).status();
             assert!(sent.is_ok_and(|status| status.success()), "kill -STOP");
+            // Any thread may be the one that takes the signal, and until then this one would go on past the point.
+            std::thread::sleep(std::time::Duration::from_secs(2));
         }
         unknown => panic!("no such action at {point}: {unknown}"),
     }
