@@ -212,7 +212,7 @@ impl Sweeper {
     ) -> Result<Option<Outcome>, StoreError> {
         let attempts = waiting.attempts + 1;
         let outcome = self.bounded(outcome, attempts);
-        settle_alone(&self.shared, &mut tx, item, &outcome, (attempts, &waiting.received_at)).await?;
+        settle_alone(&self.shared, &mut tx, item, &outcome, attempts, waiting).await?;
         match tx.commit().await {
             // Unknown: the row tells at the next look, for it is either still waiting or finished.
             Err(error @ StoreError::CommitUnknown(_)) => {

@@ -97,7 +97,7 @@ impl Progress {
     }
 }
 
-/// What came from a partition.
+/// What came from a partition; nothing at all where its end was met again.
 #[derive(Debug, Default)]
 pub struct Fetched {
     pub records: Vec<Record>,
@@ -115,6 +115,14 @@ pub struct PartitionReader {
     partition: i32,
     notify: Arc<Notify>,
     progress: Arc<Progress>,
+}
+
+/// What librdkafka's queue held.
+#[derive(Default)]
+struct Taken {
+    records: Vec<Record>,
+    error: Option<String>,
+    met_end: bool,
 }
 
 /// How often a quiet partition looks whether its log ends later than its last record.
@@ -144,36 +152,39 @@ impl PartitionReader {
         loop {
             // Read before the queue is: what the end covers was in the queue by then.
             let end = self.progress.end().offset;
-            let (records, error) = self.take(max_records, max_bytes);
-            if !records.is_empty() || error.is_some() {
-                return Fetched { records, end: None, error };
+            let taken = self.take(max_records, max_bytes);
+            if taken.met_end || !taken.records.is_empty() || taken.error.is_some() {
+                return Fetched { records: taken.records, end: None, error: taken.error };
             }
             if end.is_some_and(|end| end > next) {
-                return Fetched { records, end, error };
+                return Fetched { end, ..Fetched::default() };
             }
             // A time-out beside the notification: the end of the log moves without one.
             let _ = tokio::time::timeout(LOOK_AGAIN, self.notify.notified()).await;
         }
     }
 
-    fn take(&self, max_records: usize, max_bytes: usize) -> (Vec<Record>, Option<String>) {
-        let (mut records, mut bytes, mut trouble) = (Vec::new(), 0, None);
-        while records.len() < max_records && bytes < max_bytes {
+    fn take(&self, max_records: usize, max_bytes: usize) -> Taken {
+        let (mut taken, mut bytes) = (Taken::default(), 0);
+        while taken.records.len() < max_records && bytes < max_bytes {
             match self.queue.poll(Duration::ZERO) {
                 None => break,
                 Some(Ok(message)) => {
                     let record = record_of(&message, &self.topic);
                     bytes += record.size();
-                    records.push(record);
+                    taken.records.push(record);
                 }
-                Some(Err(KafkaError::PartitionEOF(_))) => self.progress.end().reached = true,
+                Some(Err(KafkaError::PartitionEOF(_))) => {
+                    self.progress.end().reached = true;
+                    taken.met_end = true;
+                }
                 Some(Err(error)) => {
                     warn!(topic = %self.topic, partition = self.partition, %error, "fetch");
-                    trouble = Some(error.to_string());
+                    taken.error = Some(error.to_string());
                 }
             }
         }
-        (records, trouble)
+        taken
     }
 
     /// After each batch: `before` is where it began.

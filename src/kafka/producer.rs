@@ -1,11 +1,13 @@
 //! Receipts on their way to Kafka.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::join_all;
+use rdkafka::ClientConfig;
 use rdkafka::error::KafkaError;
-use rdkafka::producer::{FutureProducer, FutureRecord};
+use rdkafka::producer::{FutureProducer, FutureRecord, Producer as _};
 use rdkafka::types::RDKafkaErrorCode;
 use tracing::warn;
 
@@ -20,17 +22,18 @@ pub const LONGEST_FLIGHT: Duration = ACKNOWLEDGED.saturating_add(Duration::from_
 
 /// Delivers receipts.
 ///
-/// Called by one task at a time, and answers within [`LONGEST_FLIGHT`]. The ids that come back were acknowledged; every other receipt may have been
-/// delivered too and is given again, so consumers must tolerate repeats. Receipts of one key are delivered in the
-/// order in which they are given.
+/// Called by one task at a time, and answers within [`LONGEST_FLIGHT`]. The ids that come back were acknowledged; every
+/// other receipt may have been delivered too and is given again, so consumers must tolerate repeats. Receipts of one key
+/// are delivered in the order in which they are given.
 #[async_trait]
 pub trait Publisher: Send + Sync {
     async fn publish(&self, receipts: &[PendingReceipt]) -> Vec<i64>;
 }
 
 pub struct KafkaPublisher {
-    producer: FutureProducer,
+    config: ClientConfig,
     topic: String,
+    producer: Mutex<FutureProducer>,
 }
 
 impl KafkaPublisher {
@@ -44,17 +47,36 @@ impl KafkaPublisher {
             .set("linger.ms", "5")
             .set("compression.type", "lz4")
             .set("message.timeout.ms", ACKNOWLEDGED.as_millis().to_string());
-        Ok(Self { producer: config.create()?, topic: topic.to_owned() })
+        let producer = Mutex::new(config.create()?);
+        Ok(Self { config, topic: topic.to_owned(), producer })
+    }
+
+    fn producer(&self) -> FutureProducer {
+        self.producer.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// An idempotent producer that can no longer promise order and no repeats delivers nothing any more, for ever. What
+    /// it was given comes again, and another one may deliver it: repeats are allowed.
+    fn replace_if_useless(&self, producer: &FutureProducer) {
+        let Some((_, reason)) = producer.client().fatal_error() else { return };
+        match self.config.create() {
+            Ok(another) => {
+                warn!(reason, "the receipts' producer gave up for good: another one takes its place");
+                *self.producer.lock().unwrap_or_else(PoisonError::into_inner) = another;
+            }
+            Err(error) => warn!(reason, %error, "the receipts' producer gave up for good, and there is no other yet"),
+        }
     }
 }
 
 #[async_trait]
 impl Publisher for KafkaPublisher {
     async fn publish(&self, receipts: &[PendingReceipt]) -> Vec<i64> {
+        let producer = self.producer();
         let mut sent = Vec::with_capacity(receipts.len());
         for receipt in receipts {
             let record = FutureRecord::to(&self.topic).key(&receipt.receipt_key).payload(&receipt.receipt);
-            match self.producer.send_result(record) {
+            match producer.send_result(record) {
                 Ok(delivery) => sent.push((receipt.id, delivery)),
                 // The rest stays in the outbox and comes with the next round.
                 Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _)) => break,
@@ -74,6 +96,8 @@ impl Publisher for KafkaPublisher {
             }
             Err(_) => None,
         });
-        acknowledged.collect()
+        let acknowledged = acknowledged.collect();
+        self.replace_if_useless(&producer);
+        acknowledged
     }
 }

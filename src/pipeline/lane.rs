@@ -238,6 +238,7 @@ impl Work<'_> {
         let mut reader = Reader::new(Arc::clone(&self.shared.reader));
         let options = &self.shared.options;
         let progress = Arc::clone(self.reader.progress());
+        let mut troubled = false;
         loop {
             let mut fetched = tokio::select! {
                 // Asked first: after the end nothing may be taken from a queue that may be another lane's by then.
@@ -248,7 +249,12 @@ impl Work<'_> {
             };
             if let Some(error) = fetched.error.filter(|_| fetched.records.is_empty()) {
                 self.lanes.set(&self.name, LaneState::Retrying(error));
+                troubled = true;
+                self.fetch_anew(next, stop).await;
                 continue;
+            }
+            if std::mem::take(&mut troubled) {
+                self.lanes.set(&self.name, LaneState::Running);
             }
             // What stands before the break is processed; then the lane is taken over anew, which says what is gone.
             let broken = self.broken(&fetched.records, next, stop).await;
@@ -289,6 +295,17 @@ impl Work<'_> {
             if broken.is_some() {
                 return Halt::Fenced;
             }
+        }
+    }
+
+    /// After an error, which is told once and not taken back: the client says anew where the log ends, or what is wrong.
+    async fn fetch_anew(&self, next: i64, stop: &CancellationToken) {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(RETRY) => {}
+        }
+        if let Err(error) = self.reader.seek(next).await {
+            debug!(%error, "fetching anew");
         }
     }
 

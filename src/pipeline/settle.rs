@@ -17,6 +17,7 @@ use crate::receipt::{Receipt, ReceiptKind, ReceiptPosition, ReceiptStatus, code,
 use crate::record_line;
 use crate::store::dead_letters::NewDeadLetter;
 use crate::store::inbox::{Seen, Status, Verdict};
+use crate::store::inbox_entries::Waiting;
 use crate::store::lanes::{LaneKey, LaneRow};
 use crate::store::outbox::NewReceipt;
 use crate::store::{StoreError, Tx};
@@ -83,7 +84,8 @@ pub(crate) async fn settle_alone(
     tx: &mut Tx,
     item: &Item,
     outcome: &Outcome,
-    (attempts, received_at): (i64, &str),
+    attempts: i64,
+    waiting: &Waiting,
 ) -> Result<(), StoreError> {
     let subject = match &item.entry {
         Entry::Message { key, message } => Subject::of_message(item, key, message),
@@ -96,7 +98,12 @@ pub(crate) async fn settle_alone(
         tx.finish_inbox(subject.key, &Verdict { status: Status::Success, code: None, reason: None }, &now).await?;
     }
     let mut desk = Desk::new(shared, tx, &now, attempts);
-    let subject = Subject { received_at: Some(received_at), ..subject };
+    let subject = Subject {
+        correlation_id: waiting.correlation_id.as_deref(),
+        source_app: waiting.source_app.as_deref(),
+        received_at: Some(&waiting.received_at),
+        ..subject
+    };
     desk.first(&subject, outcome).await?;
     let receipts = desk.receipts;
     let position = &item.record.position;

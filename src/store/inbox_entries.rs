@@ -42,6 +42,9 @@ pub struct Waiting {
     pub attempts: i64,
     pub token: i64,
     pub received_at: String,
+    /// As its first receipt said, whatever the configuration would make of the record now.
+    pub correlation_id: Option<String>,
+    pub source_app: Option<String>,
 }
 
 pub(super) fn entry_columns(dialect: Dialect) -> String {
@@ -150,7 +153,7 @@ impl Store {
             dialect.placeholder(0)
         );
         let rows = self.read(&sql, vec![Bind::Bytes(key.to_vec())]).await?;
-        rows.first().map(|row| Ok((waiting(row)?, row.text(5)? == "first"))).transpose()
+        rows.first().map(|row| Ok((waiting(row)?, row.text(7)? == "first"))).transpose()
     }
 
     /// Messages set aside whose time has come, the oldest first.
@@ -173,7 +176,9 @@ impl Store {
 fn waiting_columns(dialect: Dialect) -> String {
     let int = dialect.bigint();
     let received_at = time_text(dialect, "received_at");
-    format!("inbox_key, waiting_record, CAST(attempts AS {int}), attempt_token, {received_at}")
+    format!(
+        "inbox_key, waiting_record, CAST(attempts AS {int}), attempt_token, {received_at}, correlation_id, source_app"
+    )
 }
 
 fn waiting(row: &StoreRow) -> Result<Waiting, StoreError> {
@@ -183,6 +188,8 @@ fn waiting(row: &StoreRow) -> Result<Waiting, StoreError> {
         attempts: row.int(2)?,
         token: row.int(3)?,
         received_at: row.text(4)?,
+        correlation_id: row.opt_text(5)?,
+        source_app: row.opt_text(6)?,
     })
 }
 

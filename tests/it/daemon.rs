@@ -18,6 +18,9 @@ pub fn program() -> Command {
 /// Records of a batch of [`Daemon::start`].
 pub const BATCH: i64 = 100;
 
+/// Whatever happened to it.
+const MOST_MEMORY: u64 = 200 << 20;
+
 pub struct Daemon {
     pub child: Child,
     log: PathBuf,
@@ -69,11 +72,20 @@ impl Daemon {
         self.ended().code()
     }
 
-    /// Asks it to end and looks that it does so in order.
+    /// Asks it to end and looks that it does so in order, and that it never took more memory than it may.
     pub fn end(mut self) {
+        let peak = self.peak_memory();
+        assert!(peak < MOST_MEMORY, "{} MiB", peak >> 20);
         self.terminate();
         let code = self.wait();
         assert_eq!(code, Some(0), "{}", self.last_words());
+    }
+
+    /// The most bytes it had resident.
+    pub fn peak_memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
     }
 
     /// The end of its log, which it may share with others.

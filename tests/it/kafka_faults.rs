@@ -137,3 +137,52 @@ fn a_broker_that_is_slow_or_away_again_and_again_costs_only_time() {
         running.stop().await;
     });
 }
+
+/// The client tells of such an error once, and never that it is over.
+#[test]
+fn a_quiet_lane_whose_fetches_were_refused_is_well_again_without_a_record() {
+    everywhere(|world| async move {
+        world.db.run(TABLES).await;
+        let running = world.start(CHARGE).await;
+        world.send(&payments(0..10)).await;
+        at_rest(&world, 10).await;
+        let denied = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED];
+        world.broker.cluster().request_errors(RDKafkaApiKey::Fetch, &denied);
+        until("a lane that says so", || async {
+            running.reasons().1.iter().any(|reason| reason.contains("uthorization failed")).then_some(())
+        })
+        .await;
+        until("no more of it", || async { running.reasons().1.is_empty().then_some(()) }).await;
+        running.ready().await;
+        world.send(&payments(10..20)).await;
+        at_rest(&world, 20).await;
+        running.stop().await;
+    });
+}
+
+/// As after a broker that forgot what the producer had sent before: such a client never delivers anything again.
+#[test]
+fn a_receipts_producer_that_gave_up_for_good_is_replaced() {
+    everywhere(|world| async move {
+        world.db.run(TABLES).await;
+        let running = world.start(CHARGE).await;
+        world.send(&payments(0..10)).await;
+        at_rest(&world, 10).await;
+        for (round, error) in [
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER,
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH,
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED,
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            world.send(&payments(10 + 20 * round..20 + 20 * round)).await;
+            world.broker.cluster().request_errors(RDKafkaApiKey::Produce, &[error; 2]);
+            world.booked(20 + 20 * round).await;
+            world.broker.cluster().clear_request_errors(RDKafkaApiKey::Produce);
+            world.send(&payments(20 + 20 * round..30 + 20 * round)).await;
+            at_rest(&world, 30 + 20 * round).await;
+        }
+        running.stop().await;
+    });
+}

@@ -7,7 +7,7 @@ use crate::constraints::{TABLES, child, children, routes};
 use crate::database::Engine;
 use crate::registry_server::{Kind, RegistryServer, Trouble};
 use crate::wait::until;
-use crate::world::everywhere;
+use crate::world::{PARTITIONS, everywhere};
 
 fn retry(delay: &str) -> String {
     format!("[retry]\nattempts = 1000\ndelay = \"{delay}\"\nmax_delay = \"{delay}\"\n{}", routes(""))
@@ -97,6 +97,36 @@ fn any_number_of_waiting_messages_does_not_pause_their_lane() {
         assert_eq!(world.lane(0).await.unwrap().paused, None);
         assert_eq!(running.reasons().0, Readiness::Ready);
         assert_eq!(children(&world).await, ["1"]);
+        running.stop().await;
+    });
+}
+
+/// Whoever asked for a message waits for the answer where the first receipt came.
+#[test]
+fn the_last_receipt_goes_where_the_first_one_went_though_the_configuration_has_changed() {
+    everywhere(|world| async move {
+        world.db.run(TABLES).await;
+        world.send(&[child(5, 70, 10).header("call", "4711").header("from", "shop")]).await;
+        let with = |fields: &str| {
+            retry("100ms").replace("message_id = \"header:id\"\n", &format!("message_id = \"header:id\"\n{fields}"))
+        };
+        let fields = "correlation_id = \"header:call\"\nsource_app = \"header:from\"\n";
+        let running = world.start(&with(fields)).await;
+        running.outcomes(1, "parked=1").await;
+        running.stop().await;
+        let running = world.start(&with("")).await;
+        world.db.run("INSERT INTO parents VALUES (70)").await;
+        until("the child", || async { (world.db.count("FROM children").await == 1).then_some(()) }).await;
+        let pushed = world.pushed().await;
+        assert_eq!(pushed.len(), 2, "{pushed:?}");
+        for receipt in &pushed {
+            assert_eq!(
+                (receipt.correlation_id.as_deref(), receipt.source_app.as_deref()),
+                (Some("4711"), Some("shop"))
+            );
+        }
+        let records = world.broker.read_all(&world.receipts, PARTITIONS);
+        assert!(records.iter().all(|record| record.key.as_deref() == Some(b"4711")), "{records:?}");
         running.stop().await;
     });
 }

@@ -1,6 +1,8 @@
 //! What only a real broker does: transactions, topics and partitions that come while the daemon runs, big records,
 //! rebalances.
 
+use std::time::{Duration, Instant};
+
 use crate::daemon::Daemon;
 use crate::kafka::{self, Out, Producer};
 use crate::killed_daemon::{ROUTE, charging, check_ledger, ledger, message_id, pay, pay_all};
@@ -188,12 +190,18 @@ fn of_two_daemons_with_one_instance_id_the_older_ends_and_says_why() {
     check_ledger(&bank, 20_000);
 }
 
+const SESSION: Duration = Duration::from_secs(6);
+/// The client's default.
+const HEARTBEAT: Duration = Duration::from_secs(3);
+/// What is promised beyond the session of the one that died.
+const TAKEOVER: Duration = Duration::from_secs(2);
+
 #[test]
 fn a_second_daemon_shares_the_work_and_a_dead_one_leaves_it() {
     const MESSAGES: u64 = 60_000;
     let world = World::new("sharing");
     let (bank, topic, config) = charging(&world, 6, &[]);
-    let config = config.option("session.timeout.ms", "6000");
+    let config = config.option("session.timeout.ms", &SESSION.as_millis().to_string());
     let producer = Producer::new(&[]);
     let send = |from, to| {
         (from..to).for_each(|number| pay(&producer, &topic, number));
@@ -223,10 +231,23 @@ fn a_second_daemon_shares_the_work_and_a_dead_one_leaves_it() {
     send(30_000, 45_000);
     until(30, "both to be in the middle", || holds(bank.progress() > 33_000, || format!("{}", bank.progress())));
     second.kill();
+    let died = Instant::now();
+    until(30, "the partitions of the dead one", || holds(first.lanes() == 6, || format!("{} lanes", first.lanes())));
+    // Those that live hear of it with their next heartbeat.
+    println!("taken over after {:?}", died.elapsed());
+    assert!(died.elapsed() < SESSION + HEARTBEAT + TAKEOVER, "{:?}", died.elapsed());
     until(30, "the work of the dead one to be taken over", || {
         holds(bank.progress() == 45_000, || format!("{} by {} lanes", bank.progress(), first.lanes()))
     });
     check_ledger(&bank, 45_000);
+
+    // Killed alone and started again, it waits for the session of its former self.
+    first.kill();
+    let died = Instant::now();
+    let first = Daemon::start(&config);
+    until(30, "the partitions of its former self", || holds(first.lanes() == 6, || format!("{} lanes", first.lanes())));
+    println!("back after {:?}", died.elapsed());
+    assert!(died.elapsed() < SESSION + TAKEOVER, "{:?}", died.elapsed());
 
     // The other way of leaving: asked to, in mid-stream.
     let third = Daemon::start(&config);

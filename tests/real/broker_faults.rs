@@ -106,6 +106,10 @@ fn a_topic_deleted_and_made_again_under_the_daemon_is_read_from_its_start() {
     });
     daemon.assert_alive();
     check_ledger(&bank, 1500);
+    let recreated = daemon.metric("countersign_offset_events_total", &[("kind", "topic_recreated")]);
+    assert!(recreated.is_some_and(|times| times >= 1.0), "{recreated:?}");
+    let said = daemon.warnings();
+    assert!(said.iter().any(|line| line.contains("topic recreated")), "{said:?}");
 }
 
 /// Retention has taken what was not read yet.
