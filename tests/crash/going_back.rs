@@ -2,13 +2,16 @@
 //! of the time that was lost.
 
 use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Duration;
+
+use countersign::store::sqlite_path;
 
 use crate::broker::Rec;
 use crate::business::{Business, PARTITIONS};
 use crate::daemon::program;
-use crate::database::Engine;
+use crate::database::{Engine, open};
 use crate::installed::tool;
 use crate::payments::{CHARGE, TABLES, payment};
 use crate::points::redis;
@@ -38,14 +41,14 @@ fn succeeded(done: &Output) {
 }
 
 /// Puts the files of another hour in the place of the data.
-async fn put_back(world: &World, server: &mut Server, backup: &std::path::Path) {
+async fn put_back(world: &World, server: &mut Server, backup: &Path) {
     server.stop();
     server.restore(backup);
     server.up();
     reconnect(world).await;
 }
 
-async fn back_up(world: &World, server: &mut Server) -> std::path::PathBuf {
+async fn back_up(world: &World, server: &mut Server) -> PathBuf {
     server.stop();
     let backup = server.back_up();
     server.up();
@@ -134,7 +137,7 @@ fn a_late_replica_that_is_promoted_under_a_daemon_is_brought_up_to_date() {
         business.send(&world, 100).await;
         business.finished(&world).await;
         // The replica has a part of it, at a moment of its own.
-        let copy = crate::database::open(&replica.database(&world));
+        let copy = open(&replica.database(&world));
         until("the replica to follow", || async {
             let rows = copy.read("SELECT COUNT(*) FROM countersign_inbox", Vec::new()).await;
             rows.is_ok_and(|rows| rows[0].int(0).unwrap() >= 100).then_some(())
@@ -281,4 +284,142 @@ fn marks_of_a_lost_time_count_for_nothing_where_the_records_are_lost_too() {
         assert_eq!(world.balance("bob").await, 100_000 - 10);
         second.end();
     });
+}
+
+/// SQLite's file, or what stands beside it.
+fn file(world: &World, end: &str) -> PathBuf {
+    PathBuf::from(format!("{}{end}", sqlite_path(&world.db.url)))
+}
+
+/// Works on the file while the test itself has no connection: an open one would go on with the file that was there.
+async fn closed<T>(world: &mut World, work: impl FnOnce(&World) -> T) -> T {
+    world.db.store.close().await;
+    let done = work(world);
+    world.db.store = open(&world.db.url);
+    done
+}
+
+fn copy_of_file(world: &World) -> PathBuf {
+    assert!(!file(world, "-wal").exists(), "whoever closes it last writes everything into it");
+    let copies = std::fs::read_dir(world.db.dir.path()).unwrap().count();
+    let copy = file(world, &format!(".{copies}"));
+    std::fs::copy(file(world, ""), &copy).unwrap();
+    copy
+}
+
+/// With what belongs to it alone: a log that is newer than its file spoils it.
+fn remove_file(world: &World) {
+    for end in ["", "-wal", "-shm"] {
+        let removed = std::fs::remove_file(file(world, end));
+        assert!(removed.is_ok() || !end.is_empty(), "{removed:?}");
+    }
+}
+
+fn put_file_back(world: &World, copy: &Path) {
+    remove_file(world);
+    std::fs::copy(copy, file(world, "")).unwrap();
+}
+
+/// A world on a file that the test may take away from under itself.
+async fn on_file() -> World {
+    World::on_server("", Engine::Sqlite).await
+}
+
+/// Until nothing is on its way to Kafka, so that a death leaves the offsets where the rows are.
+async fn committed(world: &World) {
+    for partition in 0..PARTITIONS {
+        until("the group's offset", || async {
+            let next = world.lane(partition).await?.next_offset;
+            (world.committed(partition)?.0 == next).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_put_back_is_noticed_and_brought_up_to_date() {
+    let mut world = on_file().await;
+    let gate = redis();
+    let mut business = Business::begin(&world).await;
+    let first = service(&world, &gate);
+    business.send(&world, 100).await;
+    business.finished(&world).await;
+    first.end();
+    let old = closed(&mut world, copy_of_file).await;
+    let mut second = service(&world, &gate);
+    business.send(&world, 100).await;
+    business.repeat(&world, 0..30).await;
+    business.finished(&world).await;
+    committed(&world).await;
+
+    // The offsets stand. It dies with a log beside the file.
+    business.went_back = true;
+    closed(&mut world, |world| {
+        second.daemon.kill();
+        assert!(file(world, "-wal").exists());
+        put_file_back(world, &old);
+    })
+    .await;
+    business.send(&world, 30).await;
+    let third = service(&world, &gate);
+    recovers(&world, &business, "a file that was put back").await;
+    assert!((1.0..=f64::from(PARTITIONS)).contains(&alarms(&third).await));
+    assert!(third.daemon.last_words().contains("the database went back in time"));
+    third.end();
+
+    // The group's offsets are set back by hand as well, to the rows and to the beginning.
+    for to_the_beginning in [false, true] {
+        let newer = closed(&mut world, copy_of_file).await;
+        let later = service(&world, &gate);
+        business.send(&world, 60).await;
+        business.finished(&world).await;
+        later.end();
+        closed(&mut world, |world| put_file_back(world, &newer)).await;
+        business.set_offsets_back(&world, to_the_beginning).await;
+        let later = service(&world, &gate);
+        recovers(&world, &business, "a file with its offsets").await;
+        assert_eq!(alarms(&later).await, 0.0, "the operator knew");
+        business.repeat(&world, 170..230).await;
+        business.finished(&world).await;
+        later.end();
+    }
+
+    // The first copy once more: it knows nothing of the epoch with which the offsets were committed since.
+    closed(&mut world, |world| put_file_back(world, &old)).await;
+    let last = service(&world, &gate);
+    last.says(503, "another store").await;
+    let rows = world.db.count("FROM countersign_inbox").await;
+    stays(Duration::from_secs(1), "untouched", || async { world.db.count("FROM countersign_inbox").await == rows })
+        .await;
+    migrate(&world, &["--restored"]);
+    recovers(&world, &business, "a file that somebody answered for").await;
+    last.says(200, "").await;
+    business.proves_right(&world).await;
+    last.end();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_gone_is_said_and_filled_again_at_a_word() {
+    let mut world = on_file().await;
+    let gate = redis();
+    let mut business = Business::begin(&world).await;
+    let first = service(&world, &gate);
+    business.send(&world, 150).await;
+    business.finished(&world).await;
+    first.end();
+    closed(&mut world, remove_file).await;
+    let second = service(&world, &gate);
+    second.says(503, "run `countersign migrate`").await;
+    migrate(&world, &[]);
+    world.db.run(TABLES).await;
+    second.says(503, "another store").await;
+    business.send(&world, 30).await;
+    stays(Duration::from_secs(1), "empty", || async { world.db.count("FROM countersign_inbox").await == 0 }).await;
+    migrate(&world, &["--restored"]);
+    business.went_back = true;
+    recovers(&world, &business, "a file that was gone").await;
+    assert!(alarms(&second).await >= 1.0);
+    second.says(200, "").await;
+    business.proves_right(&world).await;
+    second.end();
 }

@@ -2,9 +2,10 @@
 
 use crate::broker::Rec;
 use crate::database::Engine;
-use crate::payments::{BOOK, CHARGE, TABLES, payment};
+use crate::payments::{BOOK, CHARGE, TABLES, payment, payments};
 use crate::wait::{stays, until};
-use crate::world::{Running, everywhere};
+use crate::world::{Running, World, everywhere};
+use countersign::store::dead_letters::Filter;
 use countersign::supervisor::Readiness;
 
 #[test]
@@ -42,6 +43,61 @@ fn a_record_of_four_megabytes_is_applied_and_its_neighbours_too() {
         let rows = world.db.rows(&format!("id, {length}(body)"), "FROM texts ORDER BY n").await;
         assert_eq!(rows, ["small|30", "large|3000000", "after|30"]);
         running.stop().await;
+    });
+}
+
+/// Record 40 of the 61 in each lane has 3.2 MiB; in one of them it cannot be read.
+async fn a_large_record_in_each_lane(world: &World, config: &str) {
+    world.db.run(TABLES).await;
+    let filler = "x".repeat(3_355_443);
+    let value = |id: &str| format!(r#"{{"orderId":"order-{id}","account":"bob","amount":1,"filler":"{filler}"}}"#);
+    let (whole, mut broken) = (value("m-0080"), value("m-0081"));
+    broken.pop();
+    let mut records = payments(0..122);
+    records[80].value = Some(whole.into_bytes());
+    records[81].value = Some(broken.clone().into_bytes());
+    world.send(&records).await;
+    let running = Running::start(config);
+    running.outcomes(122, "applied=121 parked=1").await;
+    for partition in [0, 1] {
+        assert_eq!(world.lane(partition).await.unwrap().next_offset, 61);
+    }
+    let mut ledger = world.ledger().await;
+    ledger.sort();
+    let booked = (0..122).filter(|n| *n != 81).map(|n| format!("order-m-{n:04}"));
+    assert_eq!(ledger, booked.collect::<Vec<_>>());
+    assert_eq!(world.dead_letters().await, ["40|m-0081|poison|undecodable"]);
+
+    let store = &running.view.lookup.store;
+    let letters = store.dead_letters(&world.name, &Filter { limit: 9, ..Filter::default() }).await.unwrap();
+    let kept = store.dead_letter(&world.name, letters[0].id).await.unwrap().unwrap().value.unwrap();
+    // Nobody wants to see what differs.
+    assert!(kept == broken.as_bytes(), "{} of {} bytes", kept.len(), broken.len());
+    let told = world.pushed_in_short().await;
+    assert_eq!(told.len(), 122);
+    assert_eq!(told[80..82], ["m-0080 SUCCESS -", "m-0081 FAILED undecodable"]);
+    running.stop().await;
+    assert_eq!([0, 1].map(|partition| world.committed(partition).unwrap().0), [61, 61]);
+}
+
+#[test]
+fn a_large_record_is_applied_or_parked_with_all_its_bytes_and_its_neighbours_are_applied() {
+    everywhere(|world| async move { a_large_record_in_each_lane(&world, &world.config(CHARGE)).await });
+}
+
+/// They bound what is fetched and committed beside it.
+#[test]
+fn limits_below_the_size_of_a_record_do_not_keep_it_out() {
+    everywhere(|world| async move {
+        let config = world
+            .config(CHARGE)
+            .replace("[kafka]\n", "[kafka]\nbuffer = \"64KiB\"\nbuffer_records = 10\n")
+            .replace(
+                "[kafka.options]\n",
+                "[kafka.options]\n\"fetch.max.bytes\" = 1000000\n\"fetch.message.max.bytes\" = 100000\n",
+            )
+            .replace("[store]\n", "[store]\nbatch_bytes = \"64KiB\"\n");
+        a_large_record_in_each_lane(&world, &config).await;
     });
 }
 

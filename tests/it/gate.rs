@@ -1,18 +1,22 @@
 //! The gate saves work and proves nothing: whatever it says or forgets, nothing is lost and nothing doubled.
 
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use countersign::debezium::render::hex;
-use countersign::gate::GateKey;
+use countersign::gate::redis::{RedisGate, RedisOptions};
+use countersign::gate::{Gate as _, GateAnswer, GateKey, Mark};
 use countersign::supervisor::Readiness;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use crate::broker::Rec;
 use crate::database::Engine;
 use crate::payments::{CHARGE, TABLES, payment};
-use crate::wait::until;
-use crate::world::{World, everywhere, on};
+use crate::wait::{stays, until};
+use crate::world::{PARTITIONS, Running, World, everywhere, on};
 
-fn redis_url() -> String {
+pub fn redis_url() -> String {
     std::env::var("COUNTERSIGN_REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1:16379".to_owned())
 }
 
@@ -242,6 +246,16 @@ fn marks_of_a_lost_future_count_for_nothing_after_the_database_was_emptied() {
     });
 }
 
+/// The marks of [`payments`] expire, and not at once.
+async fn expire(world: &World, ids: std::ops::Range<usize>) {
+    let mut connection = redis(&redis_url()).await;
+    for n in ids {
+        let key = redis_key(world, &format!("m-{n}")).0;
+        let ttl: i64 = redis::cmd("TTL").arg(key).query_async(&mut connection).await.unwrap();
+        assert!((3000..=3600).contains(&ttl), "{ttl}");
+    }
+}
+
 #[test]
 fn every_key_expires() {
     on(&[Engine::Sqlite], |world| async move {
@@ -250,11 +264,210 @@ fn every_key_expires() {
         let running = world.start(&gate(&redis_url())).await;
         running.outcomes(3, "applied=3").await;
         running.stop().await;
-        let mut connection = redis(&redis_url()).await;
-        for n in 0..3 {
-            let key = redis_key(&world, &format!("m-{n}")).0;
-            let ttl: i64 = redis::cmd("TTL").arg(key).query_async(&mut connection).await.unwrap();
-            assert!((3000..=3600).contains(&ttl), "{ttl}");
-        }
+        expire(&world, 0..3).await;
     });
+}
+
+/// A worker's way to Redis, without the worker.
+fn redis_gate(world: &World) -> RedisGate {
+    let options = RedisOptions {
+        claim_ttl: Duration::from_secs(15 * 60),
+        confirm_ttl: Duration::from_secs(3600),
+        timeout: Duration::from_secs(2),
+    };
+    RedisGate::new(&redis_url(), &world.name, options).unwrap()
+}
+
+/// A worker claims its messages and dies. Nobody waits for the quarter of an hour that its claims live.
+#[test]
+fn claims_of_the_dead_hold_up_nobody() {
+    everywhere(|world| async move {
+        world.db.run(TABLES).await;
+        let running = world.start(&gate(&redis_url())).await;
+        world.send(&payments(0..1)).await;
+        running.outcomes(1, "applied=1").await;
+        let keys: Vec<GateKey> = (1..11).map(|n| redis_key(&world, &format!("m-{n}")).1).collect();
+        assert_eq!(redis_gate(&world).claim(&keys, 17).await, vec![GateAnswer::Claimed; 10]);
+        let began = Instant::now();
+        world.send(&payments(1..11)).await;
+        running.outcomes(11, "applied=11").await;
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        assert_eq!(running.metric("gate_total", "verdict=\"busy\""), 10.0);
+        // In the place of the claims there are marks now.
+        world.send(&payments(0..11)).await;
+        running.outcomes(22, "applied=11 duplicate=11").await;
+        assert_eq!(running.metric("gate_total", "verdict=\"confirmed\""), 11.0);
+        assert_eq!(world.ledger().await.len(), 11);
+        running.stop().await;
+    });
+}
+
+/// Claims of a release that gave them no end, or wrote them in another way, would otherwise stand there for ever.
+#[test]
+fn claims_that_never_end_are_the_databases_to_decide_and_give_way_to_marks_that_do() {
+    everywhere(|world| async move {
+        world.db.run(TABLES).await;
+        let mut connection = redis(&redis_url()).await;
+        let values: [&[u8]; 6] = [
+            b"claim1 17",
+            b"claim0 17",
+            b"claim1 17 host-3",
+            b"PROCESSING",
+            b"{\"owner\":\"host-3\",\"since\":1700000000}",
+            b"\xff\xfe\x00claim",
+        ];
+        for (n, value) in values.into_iter().enumerate() {
+            let key = redis_key(&world, &format!("m-{n}")).0;
+            redis::cmd("SET").arg(key).arg(value).exec_async(&mut connection).await.unwrap();
+        }
+        world.send(&[payments(0..6), payments(0..6)].concat()).await;
+        let running = world.start(&gate(&redis_url())).await;
+        running.outcomes(12, "applied=6 duplicate=6").await;
+        assert_eq!(running.metric("gate_total", "verdict=\"busy\""), 6.0);
+        assert_eq!(world.ledger().await.len(), 6);
+        assert_eq!(world.balance("bob").await, 100_000 - 6);
+        expire(&world, 0..6).await;
+        running.stop().await;
+    });
+}
+
+/// What stands there in Redis.
+async fn stored(connection: &redis::aio::MultiplexedConnection, name: &str) -> Option<String> {
+    redis::cmd("GET").arg(name).query_async(&mut connection.clone()).await.unwrap()
+}
+
+/// As after a transaction that took longer than a claim lives.
+async fn runs_out(connection: &redis::aio::MultiplexedConnection, name: &str) {
+    redis::cmd("PEXPIRE").arg(name).arg(1).exec_async(&mut connection.clone()).await.unwrap();
+    until("the end of the claim", || async { stored(connection, name).await.is_none().then_some(()) }).await;
+}
+
+#[test]
+fn a_claim_that_ran_out_is_anothers_and_its_first_owner_takes_nothing_back() {
+    on(&[Engine::Sqlite], |world| async move {
+        let connection = redis(&redis_url()).await;
+        let gate = redis_gate(&world);
+        let (name, key) = redis_key(&world, "m-0");
+        let keys = [key];
+        assert_eq!(gate.claim(&keys, 1).await, [GateAnswer::Claimed]);
+        assert_eq!(gate.claim(&keys, 2).await, [GateAnswer::Busy]);
+        runs_out(&connection, &name).await;
+        assert_eq!(gate.claim(&keys, 2).await, [GateAnswer::Claimed]);
+        gate.release(&keys, 1).await;
+        assert_eq!(stored(&connection, &name).await.as_deref(), Some("claim1 2"));
+        assert_eq!(gate.claim(&keys, 1).await, [GateAnswer::Busy], "it is the other one's");
+        assert_eq!(gate.claim(&keys, 3).await, [GateAnswer::Busy]);
+        // The slow one has committed after all: that stands, whoever had the claim and gives it back.
+        let mark = Mark {
+            store_epoch: "e".to_owned(),
+            key_hash: keys[0].hash,
+            digest: "1:ab".to_owned(),
+            topic: world.topic.clone(),
+            generation: 0,
+            partition: 0,
+            offset: 7,
+        };
+        gate.confirm(std::slice::from_ref(&mark)).await;
+        gate.release(&keys, 1).await;
+        gate.release(&keys, 2).await;
+        assert_eq!(gate.claim(&keys, 3).await, [GateAnswer::Confirmed(mark)]);
+        // Its own claim everybody gives back.
+        let (name, key) = redis_key(&world, "m-1");
+        let keys = [key];
+        assert_eq!(gate.claim(&keys, 4).await, [GateAnswer::Claimed]);
+        gate.release(&keys, 4).await;
+        assert_eq!(stored(&connection, &name).await, None);
+        assert!(gate.healthy());
+    });
+}
+
+/// Holds bob's account until it is told to let go.
+async fn rival(world: &World) -> (CancellationToken, JoinHandle<()>) {
+    let mut tx = world.db.store.begin().await.unwrap();
+    tx.batch("UPDATE accounts SET balance = balance WHERE id = 'bob'").await.unwrap();
+    let let_go = CancellationToken::new();
+    let told = let_go.clone();
+    let holding = tokio::spawn(async move {
+        // The server ends a transaction that asks nothing for some seconds.
+        while told.run_until_cancelled(tokio::time::sleep(Duration::from_millis(200))).await.is_some() {
+            tx.batch("SELECT 1").await.unwrap();
+        }
+        tx.commit().await.unwrap();
+    });
+    (let_go, holding)
+}
+
+/// The first copy stands in its transaction, for a rival has its account, when the second one comes by the other lane,
+/// of the same worker or of another one. It is no duplicate before the first one is committed.
+async fn a_second_copy_waits_for_the_first(world: &World, workers: usize, first_claim_runs_out: bool) {
+    world.db.run(TABLES).await;
+    let connection = redis(&redis_url()).await;
+    let name = redis_key(world, "m-0").0;
+    let text = world.config(&gate(&redis_url()));
+    let running: Vec<Running> = (0..workers).map(|_| Running::start(&text)).collect();
+    let lanes = PARTITIONS as usize / workers;
+    until("the lanes of each worker", || async {
+        running.iter().all(|one| one.view.lanes.assigned().len() == lanes).then_some(())
+    })
+    .await;
+    world.send(&[payment("w-0", "alice", 1).on(0), payment("w-1", "alice", 1).on(1)]).await;
+    world.booked(2).await;
+    let sum = |metric: &str, label: &str| running.iter().map(|one| one.metric(metric, label)).sum::<f64>();
+
+    let (let_go, holding) = rival(world).await;
+    let first = payment("m-0", "bob", 1);
+    world.send(std::slice::from_ref(&first)).await;
+    until("the first one's claim", || async { stored(&connection, &name).await.map(drop) }).await;
+    let stand = async |partition: i32| world.lane(partition).await.unwrap().next_offset == 1;
+    // Time enough to come as far as its account.
+    stays(Duration::from_secs(1), "the first one waits", || async { stand(0).await }).await;
+    if first_claim_runs_out {
+        runs_out(&connection, &name).await;
+    }
+    world.send(&[first.on(1)]).await;
+    let (verdict, times) = if first_claim_runs_out { ("claimed", 4.0) } else { ("busy", 1.0) };
+    until("the second one at the gate", || async {
+        (sum("gate_total", &format!("verdict=\"{verdict}\"")) >= times).then_some(())
+    })
+    .await;
+    stays(Duration::from_secs(2), "both wait", || async {
+        stand(0).await && stand(1).await && world.committed(1).is_none_or(|(offset, _)| offset == 1)
+    })
+    .await;
+    assert_eq!(sum("records_total", ""), 2.0, "neither has an outcome");
+    assert_eq!(world.ledger().await.len(), 2);
+
+    let_go.cancel();
+    holding.await.unwrap();
+    until("an outcome of each", || async {
+        let outcomes = ["applied", "duplicate"].map(|outcome| sum("records_total", &format!("outcome=\"{outcome}\"")));
+        (outcomes == [3.0, 1.0]).then_some(())
+    })
+    .await;
+    for partition in [0, 1] {
+        assert_eq!(world.lane(partition).await.unwrap().next_offset, 2);
+    }
+    assert_eq!(world.balance("bob").await, 100_000 - 1);
+    assert_eq!(world.ledger().await.len(), 3);
+    assert_eq!(world.db.count("FROM countersign_inbox").await, 3);
+    assert!(stored(&connection, &name).await.is_some_and(|value| value.starts_with("mark1 ")));
+    assert_eq!(world.receipt_ids().await.len(), 3);
+    for one in running {
+        one.stop().await;
+    }
+}
+
+/// SQLite has one daemon a file.
+const SHARED: [Engine; 2] = [Engine::Postgres, Engine::MariaDb];
+
+#[test]
+fn a_copy_that_comes_while_the_first_one_is_at_work_waits_for_its_commit() {
+    everywhere(|world| async move { a_second_copy_waits_for_the_first(&world, 1, false).await });
+    on(&SHARED, |world| async move { a_second_copy_waits_for_the_first(&world, 2, false).await });
+}
+
+#[test]
+fn so_does_one_that_got_the_claim_of_a_first_one_that_was_too_slow() {
+    everywhere(|world| async move { a_second_copy_waits_for_the_first(&world, 1, true).await });
+    on(&SHARED, |world| async move { a_second_copy_waits_for_the_first(&world, 2, true).await });
 }

@@ -8,6 +8,7 @@ mod avro;
 mod broker;
 mod capture;
 mod check;
+mod codes;
 mod command_line;
 mod constraints;
 mod daemon;
