@@ -97,6 +97,8 @@ pub mod code {
     /// Set aside as often as allowed, and still not possible.
     pub const RETRIES: &str = "RETRIES";
     pub const SKIPPED_BY_OPERATOR: &str = "SKIPPED_BY_OPERATOR";
+    /// No statement of the database can carry the record.
+    pub const TOO_LARGE: &str = "too_large";
 }
 
 #[cfg(test)]

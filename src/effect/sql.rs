@@ -39,8 +39,8 @@ struct PreparedStep {
     places: Vec<Option<Column>>,
 }
 
-/// Bytes of values in one multi-row statement; MariaDB's and MySQL's `max_allowed_packet` is 16 MiB or more.
-const MAX_STATEMENT_BYTES: usize = 4 << 20;
+/// Bytes of values in one multi-row statement: `max_allowed_packet` was 4 MiB by default in MySQL 5.7, and is more since.
+const MAX_STATEMENT_BYTES: usize = 2 << 20;
 const SAVEPOINT: &str = "countersign_step";
 
 impl SqlEffect {
@@ -382,7 +382,7 @@ mod tests {
     #[test]
     fn statements_are_cut_by_bytes() {
         let row = |size: usize| vec![Bind::Text("x".repeat(size))];
-        let cut = chunks(vec![row(3 << 20), row(3 << 20), row(1), row(1)], 2);
+        let cut = chunks(vec![row(MAX_STATEMENT_BYTES), row(3 << 20), row(1), row(1)], 2);
         assert_eq!(cut.iter().map(Vec::len).collect::<Vec<_>>(), [1, 2, 1]);
     }
 }

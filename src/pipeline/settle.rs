@@ -14,6 +14,7 @@ use crate::decision::{Outcome, RecordOutcome, RefusalKind};
 use crate::gate::{GateKey, Mark};
 use crate::message::{Message, MessageId};
 use crate::receipt::{Receipt, ReceiptKind, ReceiptPosition, ReceiptStatus, code, receipt_id};
+use crate::record::Record;
 use crate::record_line;
 use crate::store::dead_letters::NewDeadLetter;
 use crate::store::inbox::{Seen, Status, Verdict};
@@ -155,6 +156,31 @@ impl<'a> Subject<'a> {
     }
 }
 
+/// What of a record goes into its dead letter: all of it, unless no statement could carry that.
+struct Kept<'a> {
+    key: Option<&'a [u8]>,
+    value: Option<&'a [u8]>,
+    headers: Vec<u8>,
+}
+
+impl<'a> Kept<'a> {
+    fn of(record: &'a Record, most: usize) -> Self {
+        let (mut key, mut value) = (record.key.as_deref(), record.value.as_deref());
+        let mut headers = record_line::write_headers(&record.headers);
+        let len = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
+        if len(key) + len(value) + headers.len() > most {
+            value = None;
+        }
+        if len(key) + headers.len() > most {
+            headers = record_line::write_headers(&[]);
+        }
+        if len(key) > most {
+            key = None;
+        }
+        Self { key, value, headers }
+    }
+}
+
 /// A name for programs and a text for people.
 #[derive(Clone, Copy)]
 struct Why<'a> {
@@ -217,7 +243,13 @@ impl<'a, 't> Desk<'a, 't> {
             }
             Outcome::Refused(refusal) => {
                 let why = Why { code: &refusal.code, reason: &refusal.reason };
-                match refusal.kind {
+                let kind = match refusal.kind {
+                    RefusalKind::Retry if self.line(subject).len() > self.shared.store.largest_record() => {
+                        RefusalKind::Park
+                    }
+                    kind => kind,
+                };
+                match kind {
                     RefusalKind::Reject => {
                         self.finish(subject, Status::Failed, why).await?;
                         self.tell(subject, ReceiptStatus::Failed, Some(why), terminal);
@@ -241,9 +273,14 @@ impl<'a, 't> Desk<'a, 't> {
         Ok(())
     }
 
+    /// The record as it is kept while it waits.
+    fn line(&self, subject: &Subject<'_>) -> String {
+        record_line::write(&subject.item.record)
+    }
+
     /// The message waits with all that is needed to finish it, and the lane goes on.
     async fn set_aside(&mut self, subject: &Subject<'_>, why: Why<'_>) -> Result<(), StoreError> {
-        let record = record_line::write(&subject.item.record).into_bytes();
+        let record = self.line(subject).into_bytes();
         let delay = self.shared.options.retry.delay_after(self.attempts).as_millis() as i64;
         self.tx.set_aside(subject.key, (why.code, why.reason), record, self.attempts, (self.now, delay)).await?;
         let queue = subject.route.and_then(|route| order_key(self.shared, route, &subject.item.record));
@@ -316,6 +353,7 @@ impl<'a, 't> Desk<'a, 't> {
 
     async fn dead_letter(&mut self, subject: &Subject<'_>, class: &str, why: Why<'_>) -> Result<bool, StoreError> {
         let record = &subject.item.record;
+        let kept = Kept::of(record, self.shared.store.largest_record());
         let letter = NewDeadLetter {
             dead_letter_key: dead_letter_key(subject.key, class, subject.digest),
             pipeline: &self.shared.pipeline,
@@ -330,9 +368,9 @@ impl<'a, 't> Desk<'a, 't> {
             code: why.code,
             reason: why.reason,
             digest: subject.digest,
-            key: record.key.as_deref(),
-            value: record.value.as_deref(),
-            headers: record_line::write_headers(&record.headers),
+            key: kept.key,
+            value: kept.value,
+            headers: kept.headers,
             attempts: self.attempts,
         };
         self.tx.park(&letter, self.now).await

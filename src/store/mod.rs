@@ -28,6 +28,8 @@ pub mod row_versions;
 mod tx;
 
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
@@ -63,6 +65,8 @@ pub struct Store {
     pools: Pools,
     transaction_timeout: Duration,
     pooler: bool,
+    /// `max_allowed_packet` of MySQL and MariaDB, as the last new connection found it.
+    packet: Arc<AtomicUsize>,
 }
 
 #[derive(Clone)]
@@ -85,6 +89,9 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// statements: whoever takes longer is stopped, or gone without a word, and must not keep its locks from others.
 const BETWEEN_STATEMENTS: Duration = Duration::from_secs(5);
 
+/// What a statement has beside a record's bytes: its text, and values that are bounded.
+const BESIDE_RECORD: usize = 64 * 1024;
+
 /// Finding out why there was none.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -104,6 +111,7 @@ impl Store {
         let dialect = Dialect::from_url(&options.url)
             .ok_or_else(|| StoreError::Setup("`[store] url` begins with no known scheme".to_owned()))?;
         let setup = |error: sqlx::Error| StoreError::from_sqlx(dialect, error);
+        let packet = Arc::new(AtomicUsize::new(usize::MAX));
         let pools = match dialect {
             Dialect::Postgres => {
                 let mut connect = PgConnectOptions::from_str(&options.url)
@@ -137,6 +145,7 @@ impl Store {
                 let session = format!("{MYSQL_SESSION}, innodb_lock_wait_timeout = {limit}, wait_timeout = {idle}");
                 let between = limit.min(BETWEEN_STATEMENTS.as_secs());
                 let mariadb = format!("SET SESSION max_statement_time = {limit}, idle_transaction_timeout = {between}");
+                let packet = Arc::clone(&packet);
                 Pools::MySql(
                     MySqlPoolOptions::new()
                         .max_connections(options.pool)
@@ -144,12 +153,15 @@ impl Store {
                         .test_before_acquire(false)
                         .idle_timeout(IDLE)
                         .after_connect(move |connection, _| {
-                            let (session, mariadb) = (session.clone(), mariadb.clone());
+                            let (session, mariadb, packet) = (session.clone(), mariadb.clone(), Arc::clone(&packet));
                             Box::pin(async move {
                                 connection.execute(AssertSqlSafe(session)).await?;
                                 connection.execute(MYSQL_ISOLATION).await?;
-                                let version: String =
-                                    sqlx::query_scalar("SELECT VERSION()").fetch_one(&mut *connection).await?;
+                                let (version, largest): (String, u64) =
+                                    sqlx::query_as("SELECT VERSION(), CAST(@@max_allowed_packet AS UNSIGNED)")
+                                        .fetch_one(&mut *connection)
+                                        .await?;
+                                packet.store(usize::try_from(largest).unwrap_or(usize::MAX), Ordering::Relaxed);
                                 if version.contains("MariaDB") {
                                     connection.execute(AssertSqlSafe(mariadb)).await?;
                                 }
@@ -177,7 +189,16 @@ impl Store {
                 Pools::Sqlite { writer: pool(1), readers: pool(options.pool.clamp(1, 4)) }
             }
         };
-        Ok(Self { pools, transaction_timeout: options.transaction_timeout, pooler: options.pooler })
+        Ok(Self { pools, transaction_timeout: options.transaction_timeout, pooler: options.pooler, packet })
+    }
+
+    /// The most bytes that a record may have, for a statement to carry all of it. Known once there was a connection.
+    pub fn largest_record(&self) -> usize {
+        match self.dialect() {
+            Dialect::MySql => self.packet.load(Ordering::Relaxed).saturating_sub(BESIDE_RECORD),
+            // A gigabyte, which no broker takes.
+            Dialect::Postgres | Dialect::Sqlite => usize::MAX,
+        }
     }
 
     pub fn dialect(&self) -> Dialect {

@@ -27,6 +27,7 @@ mod deciding;
 mod forgetful;
 mod going_back;
 mod installed;
+mod large;
 mod machine;
 mod migrating;
 mod network;
