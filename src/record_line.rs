@@ -63,6 +63,10 @@ pub fn read(line: &str) -> Result<Record, RecordLineError> {
     })
 }
 
+/// A header of a dead letter whose value, and headers perhaps, were too large to be kept. What was not kept must not be
+/// taken for what was not there: without its value a record is a tombstone.
+pub const NOT_KEPT: &str = "countersign.not-kept";
+
 /// Headers alone, as a dead letter keeps them.
 pub fn write_headers(headers: &[Header]) -> Vec<u8> {
     headers_json(headers).to_string().into_bytes()

@@ -14,8 +14,8 @@ use crate::decision::{Outcome, RecordOutcome, RefusalKind};
 use crate::gate::{GateKey, Mark};
 use crate::message::{Message, MessageId};
 use crate::receipt::{Receipt, ReceiptKind, ReceiptPosition, ReceiptStatus, code, receipt_id};
-use crate::record::Record;
-use crate::record_line;
+use crate::record::{Header, Record};
+use crate::record_line::{self, NOT_KEPT};
 use crate::store::dead_letters::NewDeadLetter;
 use crate::store::inbox::{Seen, Status, Verdict};
 use crate::store::inbox_entries::Waiting;
@@ -165,19 +165,19 @@ struct Kept<'a> {
 
 impl<'a> Kept<'a> {
     fn of(record: &'a Record, most: usize) -> Self {
-        let (mut key, mut value) = (record.key.as_deref(), record.value.as_deref());
-        let mut headers = record_line::write_headers(&record.headers);
+        let (key, value) = (record.key.as_deref(), record.value.as_deref());
+        let headers = record_line::write_headers(&record.headers);
         let len = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
-        if len(key) + len(value) + headers.len() > most {
-            value = None;
+        if len(key) + len(value) + headers.len() <= most {
+            return Self { key, value, headers };
         }
+        let mut marked = record.headers.clone();
+        marked.push(Header { name: NOT_KEPT.to_owned(), value: None });
+        let mut headers = record_line::write_headers(&marked);
         if len(key) + headers.len() > most {
-            headers = record_line::write_headers(&[]);
+            headers = record_line::write_headers(&marked[record.headers.len()..]);
         }
-        if len(key) > most {
-            key = None;
-        }
-        Self { key, value, headers }
+        Self { key: key.filter(|key| key.len() <= most), value: None, headers }
     }
 }
 

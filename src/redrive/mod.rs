@@ -22,8 +22,9 @@ use crate::pipeline::alone::data_refused;
 use crate::pipeline::batch::{Entry, Item, Reader};
 use crate::pipeline::intake::{self, Hindrance};
 use crate::pipeline::{Shared, processor};
+use crate::receipt::code;
 use crate::record::{Record, RecordPosition};
-use crate::record_line::read_headers;
+use crate::record_line::{NOT_KEPT, read_headers};
 use crate::store::dead_letters::{DeadLetterRecord, Place};
 use crate::store::inbox_entries::InboxEntry;
 use crate::store::{Meaning, StoreError};
@@ -170,7 +171,13 @@ impl Redriver {
     pub async fn redrive(&mut self, place: &Place, wish: &Wish) -> Result<Redriven, RedriveError> {
         let found = self.shared.store.dead_letter(&self.shared.pipeline, place.id).await?;
         let Some(letter) = found else { return Ok(answer(place, Fate::Missing, None)) };
-        let record = record(&letter, wish.edited.as_deref())?;
+        let mut record = record(&letter, wish.edited.as_deref())?;
+        let whole = record.headers.len();
+        record.headers.retain(|header| header.name != NOT_KEPT);
+        if record.headers.len() < whole && wish.edited.is_none() {
+            let reason = "it was too large to be kept whole: get it from Kafka, and give it with `--payload`";
+            return Ok(answer(place, Fate::Refused, Some((code::TOO_LARGE.to_owned(), reason.to_owned()))));
+        }
         let entry = match intake::entry(&mut self.reader, &record, 0, self.shared.registry.as_ref()).await {
             Ok(entry) => entry,
             Err(hindrance) => return Err(hindrance.into()),

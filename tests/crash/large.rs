@@ -1,7 +1,7 @@
 //! Records that are larger than what the database takes.
 
 use crate::broker::Rec;
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, program};
 use crate::database::Engine;
 use crate::server::with_servers;
 use crate::service::reconnect;
@@ -93,5 +93,22 @@ fn a_record_that_no_statement_can_carry_is_parked_without_what_is_too_large() {
         assert_eq!(world.db.count("FROM notes WHERE LENGTH(body) > 3000000").await, 1);
         assert_eq!(world.dead_letters().await, letters);
         daemon.end();
+
+        // Without its value it would be a tombstone.
+        let number = &world.db.rows("id", "FROM countersign_dead_letters WHERE message_id = 'large'").await[0];
+        let config = world.file(&world.config(NOTE));
+        let redrive = |rest: &[&str]| {
+            let start = ["dead-letters", "redrive", "-c", config.to_str().unwrap(), number.as_str()];
+            let ended = program().args(start).args(rest).output().unwrap();
+            String::from_utf8_lossy(&ended.stdout).into_owned() + &String::from_utf8_lossy(&ended.stderr)
+        };
+        let said = redrive(&[]);
+        assert!(said.contains("refused") && said.contains("--payload"), "{said}");
+        assert_eq!(world.dead_letters().await, letters);
+        let file = world.db.dir.path().join("value");
+        std::fs::write(&file, note("large", 1, &large).value.unwrap()).unwrap();
+        let said = redrive(&["--payload", file.to_str().unwrap()]);
+        assert!(said.contains("applied"), "{said}");
+        assert_eq!(world.db.count("FROM notes WHERE id = 'large'").await, 1);
     });
 }
