@@ -10,7 +10,10 @@ use crate::store::StoreError;
 pub async fn at(point: &str) -> Result<(), StoreError> {
     match armed(point).as_deref() {
         None => Ok(()),
-        Some("hang") => std::future::pending().await,
+        Some("hang") => {
+            eprintln!("failpoint: hangs at {point}");
+            std::future::pending().await
+        }
         Some("lose") => Err(StoreError::Connection(sqlx::Error::Io(std::io::ErrorKind::ConnectionReset.into()))),
         Some(action) => {
             act(point, action);

@@ -107,7 +107,11 @@ async fn get_receipt(
         }
     }
     match receipts.len() {
-        0 => problem(StatusCode::NOT_FOUND, "not_found", "no message with this id was received"),
+        0 => problem(
+            StatusCode::NOT_FOUND,
+            "not_found",
+            "no message with this id is known: it was not received yet, or its row was purged",
+        ),
         1 => Json(receipts.remove(0)).into_response(),
         _ => problem(
             StatusCode::CONFLICT,
@@ -146,7 +150,11 @@ async fn timeline(
         }
     }
     if stories.is_empty() {
-        return problem(StatusCode::NOT_FOUND, "not_found", "no message with this id was received");
+        return problem(
+            StatusCode::NOT_FOUND,
+            "not_found",
+            "no message with this id is known: it was not received yet, or its row was purged",
+        );
     }
     Json(stories).into_response()
 }

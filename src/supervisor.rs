@@ -24,6 +24,7 @@ pub struct Health(Arc<Mutex<Facts>>);
 struct Facts {
     /// Why the pipeline has not started yet.
     starting: Option<String>,
+    topics: Option<String>,
     kafka: Option<String>,
     store: Option<String>,
     gate: Option<String>,
@@ -41,6 +42,11 @@ impl Health {
 
     pub fn starting(&self, why: Option<String>) {
         self.change(|facts| facts.starting = why);
+    }
+
+    /// What is wrong with the topics, as far as the pipeline can do without them.
+    pub fn topics(&self, trouble: Option<String>) {
+        self.change(|facts| facts.topics = trouble);
     }
 
     pub fn kafka(&self, trouble: Option<String>) {
@@ -104,8 +110,8 @@ fn pipeline_report(view: &PipelineView) -> PipelineReport {
         reasons.push("stopping".to_owned());
         status = Readiness::Unready;
     }
-    if let Some(gate) = facts.gate {
-        reasons.push(gate);
+    for degraded in [facts.topics, facts.gate].into_iter().flatten() {
+        reasons.push(degraded);
         status = status.max(Readiness::Degraded);
     }
     let standing: Vec<String> = lanes

@@ -87,7 +87,10 @@ impl Sweeper {
 
     async fn work(&self, round: &Round) -> Result<(), StoreError> {
         let mut reader = Reader::new(Arc::clone(&self.shared.reader));
-        while let Some(waiting) = round.next() {
+        while let Some(key) = round.next() {
+            // One at a time, for they may be large; of a queue another one may have become the first meanwhile.
+            let found = self.shared.store.waiting(&key, round.queues).await?;
+            let Some((waiting, true)) = found else { continue };
             let down = round.down.load(Ordering::Relaxed);
             let registry = self.shared.registry.as_ref().filter(|_| !down);
             match self.try_once(&mut reader, registry, &waiting).await {
@@ -242,7 +245,7 @@ impl Sweeper {
 
 /// What a round has to do, shared by those who do it.
 struct Round {
-    due: Mutex<std::vec::IntoIter<Waiting>>,
+    due: Mutex<std::vec::IntoIter<Vec<u8>>>,
     queues: bool,
     more: AtomicBool,
     /// The registry is away.
@@ -250,7 +253,7 @@ struct Round {
 }
 
 impl Round {
-    fn next(&self) -> Option<Waiting> {
+    fn next(&self) -> Option<Vec<u8>> {
         self.due.lock().unwrap_or_else(PoisonError::into_inner).next()
     }
 }

@@ -97,11 +97,16 @@ pub async fn run(configs: Vec<Config>, stop: CancellationToken) -> Result<(), Ap
         match ended {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                // Other pipelines go on: each stands for itself.
                 tracing::error!(%error, "a pipeline ended");
                 outcome = Err(error);
+                // The others end in order: whoever watches the process is to start it anew.
+                stop.cancel();
             }
-            Err(error) => tracing::error!(%error, "a pipeline ended badly"),
+            Err(error) => {
+                tracing::error!(%error, "a pipeline ended badly");
+                outcome = Err(AppError::Task(error));
+                stop.cancel();
+            }
         }
     }
     http_stop.cancel();

@@ -106,6 +106,7 @@ impl Running {
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
                 Some(partition) = assigned.recv() => {
+                    self.view.health.topics(None);
                     let (shared, lanes_view) = (Arc::clone(&self.shared), self.view.lanes.clone());
                     lanes.spawn(lane::run(shared, lanes_view, partition, options));
                 }
@@ -233,6 +234,8 @@ impl Running {
         };
         let joined = Consumer::start(&options)?;
         self.view.health.starting(None);
+        let none = "none of the topics is there yet: correct `[kafka] topics`, or wait for them";
+        self.view.health.topics((partitions == 0).then(|| none.to_owned()));
         info!(pipeline = %self.shared.pipeline, partitions, "joining the group {}", kafka.group);
         Ok(Some(joined))
     }

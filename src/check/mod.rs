@@ -90,6 +90,7 @@ impl Check {
             StoreError::Answer { .. }
             | StoreError::CommitUnknown(_)
             | StoreError::Unexpected(_)
+            | StoreError::TooLarge { .. }
             | StoreError::Setup(_) => Self::fail(name, detail, advice),
         }
     }

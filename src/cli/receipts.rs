@@ -59,7 +59,10 @@ async fn get(args: &GetArgs) -> Done {
     let lookup = lookup(&config, open_store(&config)?);
     let mut receipts = lookup.receipts(&args.id, args.scope.as_deref()).await?;
     match (receipts.len(), args.one.output) {
-        (0, _) => Err(Failure::Failed(format!("no message with id {} was received", args.id))),
+        (0, _) => Err(Failure::Failed(format!(
+            "no message with id {} is known: it was not received yet, or its row was purged",
+            args.id
+        ))),
         (1, _) => {
             let receipt = receipts.remove(0);
             match args.one.output {
@@ -103,7 +106,10 @@ pub async fn explain(args: &ExplainArgs) -> Done {
     let lookup = lookup(&config, open_store(&config)?);
     let stories = lookup.stories(&args.id, args.scope.as_deref()).await?;
     if stories.is_empty() {
-        return Err(Failure::Failed(format!("no message with id {} was received", args.id)));
+        return Err(Failure::Failed(format!(
+            "no message with id {} is known: it was not received yet, or its row was purged",
+            args.id
+        )));
     }
     match args.one.output {
         Output::Json => output::json(&stories),

@@ -12,6 +12,7 @@ use super::targets::{Name, targets};
 use super::{Delivery, Effect, culprit};
 use crate::decision::{Outcome, Refusal, RefusalKind};
 use crate::receipt::code;
+use crate::store::bind::statements;
 use crate::store::{Bind, Column, Dialect, Meaning, StoreError, Tx, column};
 
 pub struct SqlEffect {
@@ -39,8 +40,6 @@ struct PreparedStep {
     places: Vec<Option<Column>>,
 }
 
-/// Bytes of values in one multi-row statement: `max_allowed_packet` was 4 MiB by default in MySQL 5.7, and is more since.
-const MAX_STATEMENT_BYTES: usize = 2 << 20;
 const SAVEPOINT: &str = "countersign_step";
 
 impl SqlEffect {
@@ -210,7 +209,7 @@ impl SqlEffect {
         let width = insert.width();
         if self.dialect == Dialect::Postgres && width > 0 {
             let sql = prepared.many.as_deref().ok_or_else(|| StoreError::Unexpected("no set-based form".to_owned()))?;
-            for chunk in chunks(rows, usize::MAX) {
+            for chunk in chunks(rows, usize::MAX, tx.statement_bytes()) {
                 let count = chunk.len() as u64;
                 let mut columns = vec![Vec::with_capacity(chunk.len()); width];
                 for row in chunk {
@@ -222,7 +221,7 @@ impl SqlEffect {
             }
             return Ok(all);
         }
-        for chunk in chunks(rows, self.dialect.max_binds() / width.max(1)) {
+        for chunk in chunks(rows, self.dialect.max_binds() / width.max(1), tx.statement_bytes()) {
             let (count, sql) = (chunk.len() as u64, insert.value_rows(chunk.len(), self.dialect));
             all &= tx.execute(&sql, chunk.into_iter().flatten().collect()).await? == count;
         }
@@ -308,9 +307,11 @@ fn constraint_text(error: &StoreError) -> String {
         StoreError::Answer { constraint: Some(name), code, .. } => format!("constraint {name} (code {code})"),
         StoreError::Answer { column: Some(name), code, .. } => format!("constraint on column {name} (code {code})"),
         StoreError::Answer { code, .. } => format!("a constraint (code {code})"),
-        StoreError::Connection(_) | StoreError::CommitUnknown(_) | StoreError::Unexpected(_) | StoreError::Setup(_) => {
-            error.to_string()
-        }
+        StoreError::Connection(_)
+        | StoreError::CommitUnknown(_)
+        | StoreError::Unexpected(_)
+        | StoreError::TooLarge { .. }
+        | StoreError::Setup(_) => error.to_string(),
     }
 }
 
@@ -347,23 +348,10 @@ fn text_of(bind: Bind) -> Result<Option<String>, StoreError> {
     }
 }
 
-/// Cuts rows into statements by number of rows and by bytes.
-fn chunks(rows: Vec<Vec<Bind>>, most: usize) -> Vec<Vec<Vec<Bind>>> {
-    let mut chunks = Vec::new();
-    let (mut chunk, mut bytes) = (Vec::new(), 0);
-    for row in rows {
-        let size: usize = row.iter().map(Bind::size).sum();
-        if !chunk.is_empty() && (chunk.len() >= most || bytes + size > MAX_STATEMENT_BYTES) {
-            chunks.push(std::mem::take(&mut chunk));
-            bytes = 0;
-        }
-        bytes += size;
-        chunk.push(row);
-    }
-    if !chunk.is_empty() {
-        chunks.push(chunk);
-    }
-    chunks
+fn chunks(mut rows: Vec<Vec<Bind>>, most: usize, bytes: usize) -> Vec<Vec<Vec<Bind>>> {
+    let sizes = rows.iter().map(|row| row.iter().map(Bind::size).sum());
+    let ranges = statements(sizes, most, bytes);
+    ranges.into_iter().map(|range| rows.drain(..range.len()).collect()).collect()
 }
 
 #[cfg(test)]
@@ -377,12 +365,5 @@ mod tests {
         for bind in [Bind::Int(1), Bind::Bytes(vec![1]), Bind::Bool(true), Bind::Decimal("1".to_owned())] {
             assert!(text_of(bind).is_err());
         }
-    }
-
-    #[test]
-    fn statements_are_cut_by_bytes() {
-        let row = |size: usize| vec![Bind::Text("x".repeat(size))];
-        let cut = chunks(vec![row(MAX_STATEMENT_BYTES), row(3 << 20), row(1), row(1)], 2);
-        assert_eq!(cut.iter().map(Vec::len).collect::<Vec<_>>(), [1, 2, 1]);
     }
 }

@@ -119,6 +119,9 @@ impl Consumer {
         let context = self.context.context();
         let trouble = context.trouble.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         let fatal = context.fatal.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        // Nobody polls any more: the group will throw this member out, and its lanes would not hear of it.
+        let gone = self.thread.as_ref().is_some_and(JoinHandle::is_finished) && !self.stop.is_cancelled();
+        let fatal = fatal.or_else(|| gone.then(|| "the polling thread ended by itself".to_owned()));
         GroupState { lanes: context.lock().len(), trouble, fatal }
     }
 

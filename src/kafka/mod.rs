@@ -11,5 +11,5 @@ pub mod producer;
 pub mod window;
 
 pub use consumer::{Consumer, ConsumerOptions, StartPolicy};
-pub use partition::{Assigned, PartitionReader};
+pub use partition::{Assigned, Fetched, PartitionReader};
 pub use producer::{KafkaPublisher, Publisher};

@@ -10,7 +10,6 @@ use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
 use rdkafka::{Offset, TopicPartitionList};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
 
 use super::group::{GroupConsumer, GroupContext, waker};
 use crate::record::{Header, Record, RecordPosition};
@@ -97,7 +96,8 @@ impl Progress {
     }
 }
 
-/// What came from a partition; nothing at all where its end was met again.
+/// What came from a partition; nothing at all where its end was met again. An error comes alone: what stands before it is
+/// read first, and what stands behind it is fetched anew.
 #[derive(Debug, Default)]
 pub struct Fetched {
     pub records: Vec<Record>,
@@ -115,6 +115,8 @@ pub struct PartitionReader {
     partition: i32,
     notify: Arc<Notify>,
     progress: Arc<Progress>,
+    /// Met behind records, and still to be told.
+    error: Mutex<Option<String>>,
 }
 
 /// What librdkafka's queue held.
@@ -139,7 +141,7 @@ impl PartitionReader {
     ) -> Self {
         let notify = Arc::new(Notify::new());
         queue.set_nonempty_callback(waker(&notify));
-        Self { queue, consumer, topic, partition, notify, progress }
+        Self { queue, consumer, topic, partition, notify, progress, error: Mutex::new(None) }
     }
 
     pub fn progress(&self) -> &Arc<Progress> {
@@ -166,7 +168,7 @@ impl PartitionReader {
 
     fn take(&self, max_records: usize, max_bytes: usize) -> Taken {
         let (mut taken, mut bytes) = (Taken::default(), 0);
-        while taken.records.len() < max_records && bytes < max_bytes {
+        while self.error().is_none() && taken.records.len() < max_records && bytes < max_bytes {
             match self.queue.poll(Duration::ZERO) {
                 None => break,
                 Some(Ok(message)) => {
@@ -179,12 +181,19 @@ impl PartitionReader {
                     taken.met_end = true;
                 }
                 Some(Err(error)) => {
-                    warn!(topic = %self.topic, partition = self.partition, %error, "fetch");
-                    taken.error = Some(error.to_string());
+                    *self.error() = Some(error.to_string());
+                    break;
                 }
             }
         }
+        if taken.records.is_empty() {
+            taken.error = self.error().take();
+        }
         taken
+    }
+
+    fn error(&self) -> MutexGuard<'_, Option<String>> {
+        self.error.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// After each batch: `before` is where it began.
@@ -217,8 +226,9 @@ impl PartitionReader {
     pub async fn seek(&self, offset: i64) -> KafkaResult<()> {
         self.ask(move |consumer, topic, partition| consumer.seek(topic, partition, Offset::Offset(offset), ASK))
             .await?;
-        // What is known of the end belongs to what was read before.
+        // What is known of the end, and what went wrong, belongs to what was read before.
         *self.progress.end() = EndOfLog::default();
+        *self.error() = None;
         Ok(())
     }
 

@@ -57,12 +57,14 @@ impl KafkaPublisher {
 
     /// An idempotent producer that can no longer promise order and no repeats delivers nothing any more, for ever. What
     /// it was given comes again, and another one may deliver it: repeats are allowed.
-    fn replace_if_useless(&self, producer: &FutureProducer) {
+    fn replace_if_useless(&self, producer: FutureProducer) {
         let Some((_, reason)) = producer.client().fatal_error() else { return };
         match self.config.create() {
             Ok(another) => {
                 warn!(reason, "the receipts' producer gave up for good: another one takes its place");
                 *self.producer.lock().unwrap_or_else(PoisonError::into_inner) = another;
+                // Its end waits for its thread.
+                tokio::task::spawn_blocking(move || drop(producer));
             }
             Err(error) => warn!(reason, %error, "the receipts' producer gave up for good, and there is no other yet"),
         }
@@ -97,7 +99,7 @@ impl Publisher for KafkaPublisher {
             Err(_) => None,
         });
         let acknowledged = acknowledged.collect();
-        self.replace_if_useless(&producer);
+        self.replace_if_useless(producer);
         acknowledged
     }
 }

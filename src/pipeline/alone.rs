@@ -36,11 +36,23 @@ pub(crate) async fn apply_alone(shared: &Shared, tx: &mut Tx, delivery: &Deliver
     Ok(outcome)
 }
 
+/// What it is called when a database does not take a message's data.
+pub(super) fn poison_code(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::TooLarge { .. } => code::TOO_LARGE,
+        StoreError::Answer { .. }
+        | StoreError::Connection(_)
+        | StoreError::CommitUnknown(_)
+        | StoreError::Unexpected(_)
+        | StoreError::Setup(_) => code::DATA_REFUSED,
+    }
+}
+
 /// What a definite answer of the database means for the message whose effect it refused.
 pub(crate) fn data_refused(error: &StoreError) -> Outcome {
     Outcome::Refused(Refusal {
         kind: RefusalKind::Park,
-        code: code::DATA_REFUSED.to_owned(),
+        code: poison_code(error).to_owned(),
         reason: error.for_people(),
         clean: false,
     })

@@ -3,13 +3,13 @@
 
 use std::collections::HashMap;
 
+use super::alone::poison_code;
 use super::attempt::{Attempt, Failure, Mode};
 use super::blame::blame;
 use super::judge::Judgement;
 use super::queue::{self, Queues};
 use crate::decision::{Outcome, Refusal, RefusalKind};
 use crate::effect::Delivery;
-use crate::receipt::code;
 use crate::store::{Meaning, StoreError, Tx};
 
 const SAVEPOINT: &str = "countersign_message";
@@ -149,7 +149,7 @@ impl Attempt<'_> {
 /// A definite answer of the database about this message alone.
 fn refusal(error: &StoreError) -> Option<Refusal> {
     let code = match error.meaning() {
-        Meaning::Poison => code::DATA_REFUSED,
+        Meaning::Poison => poison_code(error),
         Meaning::Unique => "unique_violation",
         Meaning::ForeignKey => "foreign_key_violation",
         Meaning::Check => "check_violation",

@@ -173,12 +173,6 @@ impl Attempt<'_> {
         let settled = settle(self, &mut tx, &row, &judgements, &outcomes).await?;
         let outcomes = settled.recorded.iter().map(|recorded| recorded.outcome);
         debug_assert_eq!(all_accounted(Tally::of(self.items.len(), outcomes)), Ok(()));
-        // Of a group that was set back the row is ahead.
-        let ahead = self.next_offset.max(row.next_offset);
-        debug_assert!(
-            settled.marks.iter().all(|mark| mark.offset < ahead || mark.generation != row.generation),
-            "no mark ahead of the lane"
-        );
         let mut window = ParkWindow::from_stored(row.records_seen, &row.recent_parks);
         let paused = match self.pause(&mut window, &settled) {
             Some((at, _)) if at + 1 < self.items.len() => {

@@ -12,7 +12,6 @@ use super::processor::{Halt, PAUSED_LOOK, Processor, backoff};
 use super::status::LaneState;
 use crate::debezium::avro::{SchemaId, SchemaRef, WriterSchema};
 use crate::debezium::event::Fault;
-use crate::receipt::code;
 use crate::record::Record;
 use crate::registry::{Registry, RegistryError};
 use crate::store::lanes::{LaneKey, SKIP_NEXT};
@@ -118,20 +117,9 @@ impl Processor {
                 }
                 Err(_) => entry(reader, record, generation, registry).await?,
             };
-            items.extend(records.pop_front().map(|record| self.if_it_fits(reader, Item { record, entry })));
+            items.extend(records.pop_front().map(|record| Item { record, entry }));
         }
         Ok(items)
-    }
-
-    /// What no statement can carry is parked without its value: the connection would be closed again and again.
-    fn if_it_fits(&self, reader: &Reader, mut item: Item) -> Item {
-        let (size, most) = (item.record.size(), self.shared.store.largest_record());
-        if size > most && !matches!(item.entry, Entry::Skip(_)) {
-            let detail = format!("a record of {size} bytes does not fit into the database's max_allowed_packet");
-            let fault = Fault::new(code::TOO_LARGE, detail);
-            item.entry = Entry::Faulty(Box::new(reader.to_park(&item, self.lane.generation, "poison", fault)));
-        }
-        item
     }
 
     /// What an operator wants of a lane that cannot read its next record. The row is read without its lock: the

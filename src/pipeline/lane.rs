@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rand::Rng as _;
+use tokio::time::{Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
@@ -15,9 +16,8 @@ use super::processor::{Halt, Processor};
 use super::status::{LaneName, LaneState, Lanes};
 use super::tenure::Tenure;
 use super::{Shared, unique_word};
-use crate::kafka::{Assigned, PartitionReader};
+use crate::kafka::{Assigned, Fetched, PartitionReader};
 use crate::offsets::{LostOffsets, Start, StartFacts, decide_start};
-use crate::record::Record;
 use crate::store::lanes::{LaneKey, LaneRow};
 use crate::store::meta::{ADOPTING_EPOCH, FORMER_EPOCHS, STORE_EPOCH};
 use crate::store::{Meaning, StoreError};
@@ -239,17 +239,21 @@ impl Work<'_> {
         let options = &self.shared.options;
         let progress = Arc::clone(self.reader.progress());
         let mut troubled = false;
+        let mut look = tokio::time::interval_at(tokio::time::Instant::now() + QUIET_LOOK, QUIET_LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let mut fetched = tokio::select! {
                 // Asked first: after the end nothing may be taken from a queue that may be another lane's by then.
                 biased;
                 () = stop.cancelled() => return Halt::Stopped,
                 fetched = self.reader.fetch(next, options.batch, options.batch_bytes) => fetched,
-                () = self.dispossessed(&processor) => return Halt::Fenced,
+                () = self.dispossessed(&processor, &mut look) => return Halt::Fenced,
             };
-            if let Some(error) = fetched.error.filter(|_| fetched.records.is_empty()) {
+            if let Some(error) = fetched.error {
+                if !std::mem::replace(&mut troubled, true) {
+                    warn!(topic = %self.key.topic, partition = self.key.partition, error, "nothing can be fetched");
+                }
                 self.lanes.set(&self.name, LaneState::Retrying(error));
-                troubled = true;
                 self.fetch_anew(next, stop).await;
                 continue;
             }
@@ -257,7 +261,7 @@ impl Work<'_> {
                 self.lanes.set(&self.name, LaneState::Running);
             }
             // What stands before the break is processed; then the lane is taken over anew, which says what is gone.
-            let broken = self.broken(&fetched.records, next, stop).await;
+            let broken = self.broken(&fetched, next, stop).await;
             fetched.records.truncate(broken.unwrap_or(usize::MAX));
             if broken == Some(0) {
                 return Halt::Fenced;
@@ -298,24 +302,36 @@ impl Work<'_> {
         }
     }
 
+    /// A pause is obeyed with the next record; it is to be seen before.
+    fn show_pause(&self, paused: Option<String>) {
+        self.lanes.update(&self.name, |report| match (paused, &report.state) {
+            (Some(reason), LaneState::Running) => report.state = LaneState::Paused(reason),
+            (None, LaneState::Paused(_)) => report.state = LaneState::Running,
+            (_, _) => {}
+        });
+    }
+
     /// After an error, which is told once and not taken back: the client says anew where the log ends, or what is wrong.
     async fn fetch_anew(&self, next: i64, stop: &CancellationToken) {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(RETRY) => {}
-        }
-        if let Err(error) = self.reader.seek(next).await {
-            debug!(%error, "fetching anew");
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(RETRY) => {}
+            }
+            match self.reader.seek(next).await {
+                Ok(()) => return,
+                Err(error) => debug!(%error, "fetching anew"),
+            }
         }
     }
 
-    /// The first of these records that does not go on where the one before it ended: offsets begin again, or the log's
-    /// start has overtaken the lane while it read what had been fetched ahead. A gap alone is a compaction or a
-    /// transaction's marker, and only the broker can tell.
-    async fn broken(&self, records: &[Record], next: i64, stop: &CancellationToken) -> Option<usize> {
-        let Breaks { gaps, again } = breaks(records.iter().map(|record| record.position.offset), next);
-        if let Some(at) = again {
-            let offset = records[at].position.offset;
+    /// The first of these records, or their end, that does not go on where the one before it ended: offsets begin again,
+    /// or the log's start has overtaken the lane while it read what had been fetched ahead, or before it read at all. A gap
+    /// alone is a compaction or a transaction's marker, and only the broker can tell.
+    async fn broken(&self, fetched: &Fetched, next: i64, stop: &CancellationToken) -> Option<usize> {
+        let offsets = fetched.records.iter().map(|record| record.position.offset);
+        let Breaks { gaps, again } = breaks(offsets.chain(fetched.end), next);
+        if let Some(offset) = again.and_then(|at| fetched.records.get(at)).map(|record| record.position.offset) {
             warn!(topic = %self.key.topic, partition = self.key.partition, offset, "offsets began again: has the topic been made anew?");
         }
         let low = loop {
@@ -333,14 +349,14 @@ impl Work<'_> {
 
     /// Ends once the lane's row is another's, or behind what was committed. A lane at work learns that from its fence;
     /// while no record comes nobody else looks, and what a restored database has lost would be missing until one does.
-    async fn dispossessed(&self, processor: &Processor) {
+    async fn dispossessed(&self, processor: &Processor, look: &mut Interval) {
         loop {
-            tokio::time::sleep(QUIET_LOOK).await;
+            look.tick().await;
             let known_next = processor.known_next.load(Ordering::Relaxed);
             let tenure = processor.lane.tenure.as_ref();
             let ours = |row: &LaneRow| tenure.is_some_and(|tenure| tenure.owns(row, known_next));
             match self.shared.store.lane(&self.key).await {
-                Ok(row) if row.as_ref().is_some_and(ours) => {}
+                Ok(Some(row)) if ours(&row) => self.show_pause(row.paused),
                 Ok(_) => return,
                 Err(error) => debug!(%error, "a quiet lane could not look at its row"),
             }

@@ -19,6 +19,7 @@ use crate::debezium::event::Fault;
 use crate::failpoint;
 use crate::gate::{GateAnswer, GateKey, Mark};
 use crate::receipt::code;
+use crate::record_line;
 use crate::store::lanes::LaneKey;
 use crate::store::queues::QueuePlace;
 use crate::store::{Meaning, StoreError};
@@ -282,8 +283,11 @@ impl Processor {
     }
 
     /// Whether a message that fails by itself may wait outside the lane, with those of its key behind it. Many that do
-    /// are no trouble of their own: then the lane waits.
+    /// are no trouble of their own: then the lane waits. So it does where no statement could set the message aside.
     async fn may_be_set_aside(&self, item: &Item) -> bool {
+        if record_line::write(&item.record).len() > self.shared.store.largest_record() {
+            return false;
+        }
         let LaneKey { pipeline, topic, partition } = &self.lane.key;
         let place = QueuePlace { pipeline, topic, partition: *partition };
         matches!(&item.entry, Entry::Message { message, .. } if self.shared.by_key[message.route])

@@ -40,7 +40,9 @@ pub(super) async fn settle(
     let lane = &attempt.lane.key;
     let mut desk = Desk::new(attempt.shared, tx, &row.now, 1);
     if attempt.lane.tenure.is_some() {
-        desk.marking = Some(Marking { lane, store_epoch: &row.store_epoch, generation: row.generation });
+        // Of a group that was set back the row is ahead.
+        let next = attempt.next_offset.max(row.next_offset);
+        desk.marking = Some(Marking { lane, store_epoch: &row.store_epoch, generation: row.generation, next });
     }
     let outcome_of = |index: &usize| {
         outcomes.get(index).ok_or_else(|| StoreError::Unexpected("an effect without an outcome".to_owned()))
@@ -171,13 +173,18 @@ impl<'a> Kept<'a> {
         if len(key) + len(value) + headers.len() <= most {
             return Self { key, value, headers };
         }
-        let mut marked = record.headers.clone();
-        marked.push(Header { name: NOT_KEPT.to_owned(), value: None });
-        let mut headers = record_line::write_headers(&marked);
-        if len(key) + headers.len() > most {
-            headers = record_line::write_headers(&marked[record.headers.len()..]);
+        let key = key.filter(|key| key.len() <= most);
+        // The longest go first: an id is short.
+        let mut left: Vec<&Header> = record.headers.iter().collect();
+        left.sort_by_key(|header| header.value.as_ref().map_or(0, Vec::len));
+        loop {
+            let mut kept: Vec<Header> = record.headers.iter().filter(|h| left.contains(h)).cloned().collect();
+            kept.push(Header { name: NOT_KEPT.to_owned(), value: None });
+            let headers = record_line::write_headers(&kept);
+            if len(key) + headers.len() <= most || left.pop().is_none() {
+                return Self { key, value: None, headers };
+            }
         }
-        Self { key: key.filter(|key| key.len() <= most), value: None, headers }
     }
 }
 
@@ -193,6 +200,8 @@ struct Marking<'a> {
     lane: &'a LaneKey,
     store_epoch: &'a str,
     generation: i64,
+    /// What the lane's row will say.
+    next: i64,
 }
 
 struct Desk<'a, 't> {
@@ -243,28 +252,20 @@ impl<'a, 't> Desk<'a, 't> {
             }
             Outcome::Refused(refusal) => {
                 let why = Why { code: &refusal.code, reason: &refusal.reason };
-                let kind = match refusal.kind {
-                    RefusalKind::Retry if self.line(subject).len() > self.shared.store.largest_record() => {
-                        RefusalKind::Park
-                    }
-                    kind => kind,
-                };
-                match kind {
+                match refusal.kind {
                     RefusalKind::Reject => {
                         self.finish(subject, Status::Failed, why).await?;
                         self.tell(subject, ReceiptStatus::Failed, Some(why), terminal);
                         self.count(RecordOutcome::Rejected, Some(why.code));
                     }
-                    RefusalKind::Park => {
-                        self.finish(subject, Status::Failed, why).await?;
-                        let class = if self.attempts == 1 { "poison" } else { "retries" };
-                        self.dead_letter(subject, class, why).await?;
-                        self.tell(subject, ReceiptStatus::Failed, Some(why), terminal);
-                        self.count(RecordOutcome::Parked, Some(why.code));
-                    }
+                    RefusalKind::Park => self.give_up(subject, why).await?,
                     RefusalKind::Retry => {
-                        self.set_aside(subject, why).await?;
-                        return Ok(());
+                        let line = record_line::write(&subject.item.record).into_bytes();
+                        if line.len() <= self.shared.store.largest_record() {
+                            return self.set_aside(subject, why, line).await;
+                        }
+                        let reason = format!("too large to wait: {}", why.reason);
+                        self.give_up(subject, Why { code: code::TOO_LARGE, reason: &reason }).await?;
                     }
                 }
             }
@@ -273,14 +274,18 @@ impl<'a, 't> Desk<'a, 't> {
         Ok(())
     }
 
-    /// The record as it is kept while it waits.
-    fn line(&self, subject: &Subject<'_>) -> String {
-        record_line::write(&subject.item.record)
+    /// The message is parked.
+    async fn give_up(&mut self, subject: &Subject<'_>, why: Why<'_>) -> Result<(), StoreError> {
+        self.finish(subject, Status::Failed, why).await?;
+        let class = if self.attempts == 1 { "poison" } else { "retries" };
+        self.dead_letter(subject, class, why).await?;
+        self.tell(subject, ReceiptStatus::Failed, Some(why), ReceiptKind::Terminal { version: 1 });
+        self.count(RecordOutcome::Parked, Some(why.code));
+        Ok(())
     }
 
     /// The message waits with all that is needed to finish it, and the lane goes on.
-    async fn set_aside(&mut self, subject: &Subject<'_>, why: Why<'_>) -> Result<(), StoreError> {
-        let record = self.line(subject).into_bytes();
+    async fn set_aside(&mut self, subject: &Subject<'_>, why: Why<'_>, record: Vec<u8>) -> Result<(), StoreError> {
         let delay = self.shared.options.retry.delay_after(self.attempts).as_millis() as i64;
         self.tx.set_aside(subject.key, (why.code, why.reason), record, self.attempts, (self.now, delay)).await?;
         let queue = subject.route.and_then(|route| order_key(self.shared, route, &subject.item.record));
@@ -387,9 +392,11 @@ impl<'a, 't> Desk<'a, 't> {
         }
     }
 
-    /// Notes that the gate may know of a row that this lane committed at this offset.
+    /// Notes that the gate may know of a row that this lane committed at this offset. A row may stand ahead of the lane: a
+    /// replay wrote it, or the topic was made anew. If the database went back behind the replay, the lane would pass that
+    /// offset one day, and a mark of it would count though the row is gone.
     fn mark(&mut self, key: &[u8], digest: Option<&str>, offset: i64) {
-        let Some(marking) = &self.marking else { return };
+        let Some(marking) = self.marking.as_ref().filter(|marking| offset < marking.next) else { return };
         self.marks.push(Mark {
             store_epoch: marking.store_epoch.to_owned(),
             key_hash: GateKey::new(key).hash,

@@ -52,7 +52,7 @@ const GRACE: Duration = Duration::from_secs(60);
 /// Why the same content may have been parked.
 const CLASSES: [&str; 3] = ["poison", "retries", "operator"];
 /// Codes that parked messages alone have.
-const PARKED: [&str; 2] = [code::DATA_REFUSED, code::SKIPPED_BY_OPERATOR];
+const PARKED: [&str; 3] = [code::DATA_REFUSED, code::TOO_LARGE, code::SKIPPED_BY_OPERATOR];
 
 /// The rows and dead letters that a few records may have.
 #[derive(Default)]
@@ -237,7 +237,15 @@ impl Judge {
             None => Letter::None,
         };
         if let Some(row) = tables.rows.get(key) {
-            return Sight { read, row: Some(row), place: place(item, row), letter: letter(key) };
+            let (mut place, letter) = (place(item, row), letter(key));
+            if let (Row::There { content, .. }, Letter::Other) = (&mut place, letter)
+                && *content == DigestMatch::Different
+                && row.version > 1
+            {
+                // An operator's redrive gave the message the content of a dead letter, or an edited one.
+                *content = DigestMatch::Incomparable;
+            }
+            return Sight { read, row: Some(row), place, letter };
         }
         // Only if it is of this very content: a former life of the topic had other records at this place.
         let raw = digest::raw(&item.record);

@@ -214,7 +214,7 @@ impl Redriver {
 
     /// Gives up a message that waits: it is parked, with its FAILED receipt. False if it waits no more.
     pub async fn park(&self, entry: &InboxEntry) -> Result<bool, RedriveError> {
-        let Some((waiting, _)) = self.shared.store.waiting(&entry.key).await? else { return Ok(false) };
+        let Some((waiting, _)) = self.shared.store.waiting(&entry.key, true).await? else { return Ok(false) };
         Ok(Sweeper { shared: Arc::clone(&self.shared) }.park(&waiting).await?.is_some())
     }
 
@@ -229,7 +229,7 @@ impl Redriver {
             key: None,
         };
         let answer = |fate, why| Some(Redriven { id: None, ..answer(&place, fate, why) });
-        let Some((waiting, first)) = self.shared.store.waiting(&entry.key).await? else { return Ok(None) };
+        let Some((waiting, first)) = self.shared.store.waiting(&entry.key, true).await? else { return Ok(None) };
         if wish.dry_run || !first {
             let why = entry.code.clone().zip(entry.reason.clone());
             return Ok(answer(Fate::Held, why));

@@ -1,5 +1,7 @@
 //! Values on their way into a statement and rows on their way out, for all three databases.
 
+use std::ops::Range;
+
 use sqlx::encode::{Encode, IsNull};
 use sqlx::error::BoxDynError;
 use sqlx::mysql::{MySqlArguments, MySqlRow, MySqlTypeInfo};
@@ -61,6 +63,24 @@ impl Bind {
             Self::Blobs(blobs) => blobs.iter().map(|b| 4 + b.as_ref().map_or(0, Vec::len)).sum(),
         }
     }
+}
+
+/// Cuts rows of these sizes into statements, by their number and by their bytes.
+pub fn statements(sizes: impl IntoIterator<Item = usize>, most: usize, most_bytes: usize) -> Vec<Range<usize>> {
+    let mut statements = Vec::new();
+    let (mut start, mut end, mut bytes) = (0, 0, 0);
+    for size in sizes {
+        if end > start && (end - start >= most || bytes + size > most_bytes) {
+            statements.push(start..end);
+            (start, bytes) = (end, 0);
+        }
+        end += 1;
+        bytes += size;
+    }
+    if end > start {
+        statements.push(start..end);
+    }
+    statements
 }
 
 /// Adds every bind to a driver's arguments: first what this driver treats in its own way, then what all take alike.
@@ -216,4 +236,17 @@ impl StoreRow {
 
 fn null_in(column: usize) -> StoreError {
     StoreError::Unexpected(format!("column {column} is null"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_are_cut_by_rows_and_by_bytes_and_a_row_that_is_too_large_has_one_of_its_own() {
+        assert_eq!(statements([3, 3, 1, 1], 2, 4), [0..1, 1..3, 3..4]);
+        assert_eq!(statements([1, 9, 1], 10, 4), [0..1, 1..2, 2..3]);
+        assert_eq!(statements([1; 5], 2, 100), [0..2, 2..4, 4..5]);
+        assert!(statements([], 2, 4).is_empty());
+    }
 }

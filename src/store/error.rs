@@ -25,6 +25,9 @@ pub enum StoreError {
     CommitUnknown(#[source] Box<StoreError>),
     #[error("database answered something unexpected: {0}")]
     Unexpected(String),
+    /// Not sent: the server would close the connection, and nobody could tell why.
+    #[error("a statement of {bytes} bytes is larger than max_allowed_packet, {most} bytes")]
+    TooLarge { bytes: usize, most: usize },
     /// Settings that cannot work.
     #[error("{0}")]
     Setup(String),
@@ -50,6 +53,7 @@ impl StoreError {
         match self {
             Self::Answer { dialect, code, .. } => meaning(*dialect, code),
             Self::Connection(_) | Self::CommitUnknown(_) | Self::Unexpected(_) => Meaning::Transient,
+            Self::TooLarge { .. } => Meaning::Poison,
             Self::Setup(_) => Meaning::Fatal,
         }
     }
@@ -77,7 +81,7 @@ impl StoreError {
             Self::Answer { dialect: Dialect::Postgres, code, .. } => {
                 ["08", "25", "40", "53", "55", "57", "58"].iter().any(|class| code.starts_with(class))
             }
-            Self::Answer { .. } | Self::Setup(_) => false,
+            Self::Answer { .. } | Self::TooLarge { .. } | Self::Setup(_) => false,
             Self::Connection(_) | Self::CommitUnknown(_) | Self::Unexpected(_) => true,
         }
     }
@@ -152,7 +156,11 @@ impl StoreError {
             Self::Connection(sqlx::Error::Io(_)) => {
                 return Some("start the database, or correct host and port in `[store] url`");
             }
-            Self::Connection(_) | Self::CommitUnknown(_) | Self::Unexpected(_) | Self::Setup(_) => return None,
+            Self::Connection(_)
+            | Self::CommitUnknown(_)
+            | Self::Unexpected(_)
+            | Self::TooLarge { .. }
+            | Self::Setup(_) => return None,
         };
         match (dialect, code.as_str()) {
             (Dialect::Postgres, "26000" | "42P05") => {

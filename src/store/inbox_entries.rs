@@ -143,33 +143,34 @@ impl Store {
         rows.first().map_or(Ok(None), |row| row.opt_text(0))
     }
 
-    /// The message of this key, if it is set aside, and whether it stands first in its queue.
-    pub async fn waiting(&self, key: &[u8]) -> Result<Option<(Waiting, bool)>, StoreError> {
+    /// The message of this key, if it is set aside, and whether it stands first in its queue. Without `queues` each does;
+    /// the tables of version 1 have none.
+    pub async fn waiting(&self, key: &[u8], queues: bool) -> Result<Option<(Waiting, bool)>, StoreError> {
         let dialect = self.dialect();
         let sql = format!(
-            "SELECT {}, CASE WHEN {HEADS} THEN 'first' ELSE 'behind' END FROM countersign_inbox w \
+            "SELECT {}, CASE WHEN {} THEN 'first' ELSE 'behind' END FROM countersign_inbox w \
              WHERE inbox_key = {} AND status = 'WAITING'",
             waiting_columns(dialect),
+            if queues { HEADS } else { "TRUE" },
             dialect.placeholder(0)
         );
         let rows = self.read(&sql, vec![Bind::Bytes(key.to_vec())]).await?;
         rows.first().map(|row| Ok((waiting(row)?, row.text(7)? == "first"))).transpose()
     }
 
-    /// Messages set aside whose time has come, the oldest first.
-    /// With `queues` only those that stand first in the queue of their key; the tables of version 1 have none.
-    pub async fn due_waiting(&self, pipeline: &str, queues: bool, limit: i64) -> Result<Vec<Waiting>, StoreError> {
+    /// The keys of messages set aside whose time has come, the oldest first. With `queues` only those that stand first in
+    /// the queue of their key.
+    pub async fn due_waiting(&self, pipeline: &str, queues: bool, limit: i64) -> Result<Vec<Vec<u8>>, StoreError> {
         let dialect = self.dialect();
         let now = dialect.now();
         let sql = format!(
-            "SELECT {} FROM countersign_inbox w \
+            "SELECT inbox_key FROM countersign_inbox w \
              WHERE pipeline = {} AND status = 'WAITING' AND next_try_at <= {now} AND {} \
              ORDER BY next_try_at LIMIT {limit}",
-            waiting_columns(dialect),
             dialect.placeholder(0),
             if queues { HEADS } else { "TRUE" },
         );
-        self.read(&sql, vec![Bind::text(pipeline)]).await?.iter().map(waiting).collect()
+        self.read(&sql, vec![Bind::text(pipeline)]).await?.iter().map(|row| row.bytes(0)).collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Creates and upgrades the tables from the files in `schemas/`.
 
 use super::meta::{SCHEMA_VERSION, STORE_EPOCH};
-use super::{Dialect, Store, StoreError};
+use super::{Bind, Dialect, Store, StoreError, Tx};
 use crate::failpoint;
 
 /// The schema version that this program writes; it runs with the one before too.
@@ -60,8 +60,8 @@ pub struct Migrated {
 impl Store {
     /// Brings the tables to the current version. `epoch` names a store that is made now.
     ///
-    /// MySQL commits each statement of a schema change by itself: what is there already is passed over, so that
-    /// a migration that died half-way is finished by the next.
+    /// What is there already is passed over: MySQL commits each statement of a schema change by itself, and a migration
+    /// that died half-way is finished by the next. So are tables whose version was lost.
     pub async fn migrate(&self, epoch: &str) -> Result<Migrated, StoreError> {
         let dialect = self.dialect();
         let from = self.schema_version().await?;
@@ -72,6 +72,9 @@ impl Store {
         }
         for step in STEPS.iter().filter(|step| step.version > from) {
             for statement in statements(step.sql(dialect)) {
+                if dialect == Dialect::Sqlite && has_column(&mut tx, statement).await? {
+                    continue;
+                }
                 match tx.batch(&idempotent(dialect, statement)).await {
                     Err(StoreError::Answer { code, .. }) if already_there(dialect, &code) => {}
                     other => other?,
@@ -115,9 +118,29 @@ fn already_there(dialect: Dialect, code: &str) -> bool {
 fn idempotent(dialect: Dialect, statement: &str) -> String {
     let statement = statement.replacen("CREATE TABLE ", "CREATE TABLE IF NOT EXISTS ", 1);
     match dialect {
-        Dialect::Postgres | Dialect::Sqlite => statement.replacen("CREATE INDEX ", "CREATE INDEX IF NOT EXISTS ", 1),
+        Dialect::Postgres => statement.replacen("CREATE INDEX ", "CREATE INDEX IF NOT EXISTS ", 1).replacen(
+            "ADD COLUMN ",
+            "ADD COLUMN IF NOT EXISTS ",
+            1,
+        ),
+        Dialect::Sqlite => statement.replacen("CREATE INDEX ", "CREATE INDEX IF NOT EXISTS ", 1),
         Dialect::MySql => statement,
     }
+}
+
+/// Whether a statement adds a column that is there, on the one database that has neither `IF NOT EXISTS` for it nor a
+/// code of its own.
+async fn has_column(tx: &mut Tx, statement: &str) -> Result<bool, StoreError> {
+    let Some((_, rest)) = statement.split_once("ALTER TABLE ") else { return Ok(false) };
+    let mut words = rest.split_whitespace();
+    let (Some(table), Some("ADD"), Some("COLUMN"), Some(column)) =
+        (words.next(), words.next(), words.next(), words.next())
+    else {
+        return Ok(false);
+    };
+    let binds = vec![Bind::text(table), Bind::text(column)];
+    let found = tx.fetch("SELECT 1 FROM pragma_table_info(?) WHERE name = ?", binds).await?;
+    Ok(!found.is_empty())
 }
 
 fn statements(script: &str) -> impl Iterator<Item = &str> {

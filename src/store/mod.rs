@@ -192,13 +192,19 @@ impl Store {
         Ok(Self { pools, transaction_timeout: options.transaction_timeout, pooler: options.pooler, packet })
     }
 
-    /// The most bytes that a record may have, for a statement to carry all of it. Known once there was a connection.
+    /// The most bytes of a statement with its values. Known once there was a connection; a gigabyte on PostgreSQL and
+    /// SQLite, which no broker takes.
+    fn packet(&self) -> usize {
+        self.packet.load(Ordering::Relaxed)
+    }
+
+    /// The most bytes that a record may have, for a statement to carry all of it.
     pub fn largest_record(&self) -> usize {
-        match self.dialect() {
-            Dialect::MySql => self.packet.load(Ordering::Relaxed).saturating_sub(BESIDE_RECORD),
-            // A gigabyte, which no broker takes.
-            Dialect::Postgres | Dialect::Sqlite => usize::MAX,
-        }
+        self.packet().saturating_sub(BESIDE_RECORD)
+    }
+
+    fn on(&self, conn: Conn, pooler: bool) -> Tx {
+        Tx::new(conn, pooler, self.limit(), self.packet())
     }
 
     pub fn dialect(&self) -> Dialect {
@@ -213,7 +219,7 @@ impl Store {
     /// fails with SQLITE_BUSY without waiting.
     pub async fn begin(&self) -> Result<Tx, StoreError> {
         let conn = self.acquire(true).await?;
-        let mut tx = Tx::new(conn, self.pooler, self.limit());
+        let mut tx = self.on(conn, self.pooler);
         match self.dialect() {
             Dialect::Postgres => {
                 let limit = self.transaction_timeout.as_millis();
@@ -242,7 +248,7 @@ impl Store {
             tx.commit().await?;
             return Ok(rows);
         }
-        let mut tx = Tx::new(self.acquire(false).await?, false, self.limit());
+        let mut tx = self.on(self.acquire(false).await?, false);
         let rows = tx.fetch(sql, binds).await?;
         tx.release();
         Ok(rows)
@@ -256,7 +262,7 @@ impl Store {
             tx.commit().await?;
             return Ok(rows);
         }
-        let mut tx = Tx::new(self.acquire(true).await?, false, self.limit());
+        let mut tx = self.on(self.acquire(true).await?, false);
         let rows = tx.execute(sql, binds).await?;
         tx.release();
         Ok(rows)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::bind::statements;
 use super::lease::left;
 use super::meta::{clock, time_bind, time_text};
 use super::{Bind, Dialect, Store, StoreError, StoreRow, Tx};
@@ -76,7 +77,11 @@ impl Tx {
             binds.extend(head);
             return self.execute(INSERT_PG, binds).await.map(drop);
         }
-        for chunk in receipts.chunks(dialect.max_binds() / COLUMNS) {
+        let fixed: usize = head.iter().map(Bind::size).sum();
+        let size = |new: &NewReceipt| new.receipt_id.len() + new.receipt_key.len() + new.receipt.len() + fixed;
+        let most = dialect.max_binds() / COLUMNS;
+        for range in statements(receipts.iter().map(size), most, self.statement_bytes()) {
+            let chunk = &receipts[range];
             let sql = format!("{INSERT_ROWS}{}", dialect.value_rows(chunk.len(), COLUMNS));
             let mut binds = Vec::with_capacity(chunk.len() * COLUMNS);
             for receipt in chunk {

@@ -11,6 +11,12 @@ use super::dialect::Dialect;
 use super::error::StoreError;
 use crate::failpoint;
 
+/// Enough for a statement to be worth its round trip; `max_allowed_packet` was 4 MiB by default in MySQL 5.7, and is more
+/// since.
+const MOST_BYTES: usize = 2 << 20;
+/// The length and the type that go with a value.
+const BESIDE_VALUE: usize = 11;
+
 /// An open transaction. Dropped without commit or rollback, or after an error of the connection, it closes its
 /// connection: the server rolls back, and no half-read answer reaches the next user of a pooled connection.
 pub struct Tx {
@@ -19,6 +25,8 @@ pub struct Tx {
     persistent: bool,
     /// After this a server that should have given up by itself is taken for gone: a vanished host never answers.
     limit: Duration,
+    /// The most bytes of a statement with its values.
+    packet: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,8 +39,13 @@ enum State {
 }
 
 impl Tx {
-    pub(super) fn new(conn: Conn, pooler: bool, limit: Duration) -> Self {
-        Self { conn: Some(conn), state: State::Unfit, persistent: !pooler, limit }
+    pub(super) fn new(conn: Conn, pooler: bool, limit: Duration, packet: usize) -> Self {
+        Self { conn: Some(conn), state: State::Unfit, persistent: !pooler, limit, packet }
+    }
+
+    /// Bytes of values that a statement of many rows may have.
+    pub fn statement_bytes(&self) -> usize {
+        MOST_BYTES.min(self.packet / 2)
     }
 
     pub(super) fn begun(&mut self) {
@@ -54,6 +67,7 @@ impl Tx {
 
     /// Runs one statement; the answer is the number of rows that it touched (matched, on MySQL).
     pub async fn execute(&mut self, sql: &str, binds: Vec<Bind>) -> Result<u64, StoreError> {
+        self.fits(sql, &binds)?;
         let (persistent, dialect, limit) = (self.persistent, self.dialect(), self.limit);
         let before = std::mem::replace(&mut self.state, State::Unfit);
         let answer = match self.conn() {
@@ -74,6 +88,7 @@ impl Tx {
     }
 
     pub async fn fetch(&mut self, sql: &str, binds: Vec<Bind>) -> Result<Vec<StoreRow>, StoreError> {
+        self.fits(sql, &binds)?;
         let (persistent, dialect, limit) = (self.persistent, self.dialect(), self.limit);
         let before = std::mem::replace(&mut self.state, State::Unfit);
         let answer = match self.conn() {
@@ -171,6 +186,17 @@ impl Tx {
         if self.batch("ROLLBACK").await.is_ok() {
             self.state = State::Idle;
         }
+    }
+
+    fn fits(&self, sql: &str, binds: &[Bind]) -> Result<(), StoreError> {
+        if self.packet == usize::MAX {
+            return Ok(());
+        }
+        let bytes = sql.len() + binds.iter().map(|bind| bind.size() + BESIDE_VALUE).sum::<usize>();
+        if bytes > self.packet {
+            return Err(StoreError::TooLarge { bytes, most: self.packet });
+        }
+        Ok(())
     }
 
     fn conn(&mut self) -> &mut Conn {

@@ -31,7 +31,7 @@ fn note(id: &str, parent: u8, body: &str) -> Rec {
     Rec::new(id, format!(r#"{{"id":"{id}","parent":{parent},"body":"{body}"}}"#)).on(0)
 }
 
-/// One after the other: the broker in this process keeps some megabytes.
+/// One after the other: the broker in this process keeps five megabytes, and a small one between two large ones.
 async fn take(world: &World, records: &[Rec]) {
     for record in records {
         let next = world.lane(0).await.map_or(0, |row| row.next_offset);
@@ -62,29 +62,41 @@ fn a_record_that_no_statement_can_carry_is_parked_without_what_is_too_large() {
             small(2),
             note("waits", 9, &quotes),
             small(3),
+            // Nothing of the header goes into the table.
             note("header", 1, "x").header("trace", large.as_str()),
             small(4),
+            Rec::new("headers", "{broken").header("trace", large.as_str()).header("call", "4711").on(0),
             note("fits", 1, &"x".repeat(MEGABYTE * 19 / 10)),
         ];
         let daemon = Daemon::start(&world, NOTE);
         take(&world, &records).await;
         let letters = [
             "1|large|poison|too_large",
-            "3|broken|poison|too_large",
-            "5|waits|poison|FOREIGN_KEY",
-            "7|header|poison|too_large",
+            "3|broken|poison|undecodable",
+            "5|waits|poison|too_large",
+            "9|headers|poison|undecodable",
         ];
         assert_eq!(world.dead_letters().await, letters);
         let kept = world.db.rows("LENGTH(record_value)", "FROM countersign_dead_letters ORDER BY id").await;
         assert_eq!(kept[..2], ["-", "-"]);
         assert!(kept[2].parse::<usize>().unwrap() > MEGABYTE, "{kept:?}");
         assert_eq!(world.db.count("FROM countersign_dead_letters WHERE LENGTH(digest) > 30").await, 4);
-        let notes = ["fits", "small-0", "small-1", "small-2", "small-3", "small-4"];
+        let kept = world.db.rows("headers", "FROM countersign_dead_letters ORDER BY id").await;
+        assert!(kept[3].contains("4711") && kept[3].contains("\"id\"") && kept[3].len() < 500, "{kept:?}");
+        let notes = ["fits", "header", "small-0", "small-1", "small-2", "small-3", "small-4"];
         assert_eq!(world.db.rows("id", "FROM notes ORDER BY id").await, notes);
         let told = world.pushed_in_short().await;
-        for id in ["large", "broken", "header"] {
-            assert!(told.contains(&format!("{id} FAILED too_large")), "{told:?}");
+        for (id, code) in [("large", "too_large"), ("broken", "undecodable"), ("waits", "too_large")] {
+            assert!(told.contains(&format!("{id} FAILED {code}")), "{told:?}");
         }
+        // Many of them would not fit into one statement either.
+        let many: Vec<Rec> = (0..1500).map(|n| note(&format!("many-{n}"), 1, &"x".repeat(2000))).collect();
+        world.send(&many).await;
+        until("all of them", || async {
+            (world.db.count("FROM notes WHERE id LIKE 'many-%'").await == 1500).then_some(())
+        })
+        .await;
+        assert_eq!(world.dead_letters().await, letters);
         daemon.end();
 
         server.admin("SET GLOBAL max_allowed_packet = 67108864").await;

@@ -1,17 +1,20 @@
 //! The ways to database and Redis: cut, stalled, robbed of answers; and hosts that are never heard of again.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use rand::Rng as _;
 
+use crate::broker::Rec;
 use crate::business::Business;
 use crate::outages::seeded;
+use crate::payments::{TABLES, payment};
 use crate::points::redis;
 use crate::proxy::Proxy;
 use crate::server::SERVERS;
 use crate::service::{Plan, RECOVERY, Service, recovers};
-use crate::wait::until;
-use crate::world::on;
+use crate::wait::{stays, until};
+use crate::world::{PARTITIONS, on};
 use crate::zombie::asleep;
 
 const LIMITS: &str = "batch = 20\ntransaction_timeout = \"1s\"\n";
@@ -49,7 +52,7 @@ fn whatever_the_ways_to_database_and_redis_do_nothing_is_lost_or_doubled() {
                     tokio::time::sleep(while_it_lasts).await;
                     store.stall(false);
                 }
-                4 | 5 => store.rob("COMMIT"),
+                4 | 5 => store.rob(world.db.engine.commit()),
                 6 => store.rob("countersign_outbox"),
                 // Noticed only by the time that an answer takes.
                 7 if deaf < 2 => {
@@ -85,7 +88,7 @@ fn a_commit_whose_answer_is_lost_is_looked_up_and_counted_once() {
         business.send(&world, 20).await;
         business.finished(&world).await;
         for lost in 1..=8 {
-            store.rob("COMMIT");
+            store.rob(world.db.engine.commit());
             business.send(&world, 50).await;
             store.until_robbed(lost).await;
             business.finished(&world).await;
@@ -165,6 +168,62 @@ fn a_host_that_vanishes_with_its_locks_holds_up_its_successor_for_seconds() {
     });
 }
 
+/// While nobody knows what became of a commit, nothing is told and no offset moves, however long that lasts.
+#[test]
+fn a_commit_in_doubt_for_long_is_neither_told_nor_passed() {
+    on(&SERVERS, |world| async move {
+        world.db.run(TABLES).await;
+        let on_first = |numbers: Range<usize>| -> Vec<Rec> {
+            numbers.map(|n| payment(&format!("m-{n:04}"), "bob", 1).on(0)).collect()
+        };
+        let store = Proxy::before_url(&world.db.url).await;
+        let service =
+            Plan { store: Some(store.instead_of(&world.db.url)), limits: LIMITS, ..Plan::default() }.start(&world);
+        world.send(&on_first(0..10)).await;
+        let arrived = |to: i64| {
+            let world = &world;
+            move || async move { world.committed(0).filter(|(offset, _)| *offset == to).map(drop) }
+        };
+        until("the first ones", arrived(10)).await;
+        let mut sent = 10;
+        for away in [2, 9] {
+            // It takes effect, and nothing is heard of it. A commit that was another's, such as a lease's, does not count.
+            loop {
+                let before = store.robbed();
+                store.rob_and_hold(world.db.engine.commit());
+                world.send(&on_first(sent..sent + 10)).await;
+                store.until_robbed(before + 1).await;
+                store.cut(true);
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                sent += 10;
+                let next = world.lane(0).await.unwrap().next_offset;
+                if next == sent as i64 && world.committed(0).unwrap().0 < next {
+                    break;
+                }
+                store.cut(false);
+                until("an outcome", arrived(sent as i64)).await;
+                assert!(sent < 500, "its commit is never the one");
+                // Leases are renewed at once, and then not for some seconds.
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            let told = world.broker.read_all(&world.receipts, PARTITIONS).len();
+            let still = || async {
+                world.committed(0).is_some_and(|(offset, _)| offset < sent as i64)
+                    && world.broker.read_all(&world.receipts, PARTITIONS).len() == told
+            };
+            stays(Duration::from_secs(away), "in doubt", still).await;
+            assert_eq!(service.get("/livez").await.0, 200);
+            store.cut(false);
+            let began = Instant::now();
+            until("the outcome", arrived(sent as i64)).await;
+            assert!(began.elapsed() < RECOVERY, "{:?}", began.elapsed());
+            assert_eq!(world.receipt_ids().await.len(), sent);
+        }
+        world.booked_once(sent).await;
+        service.end();
+    });
+}
+
 /// How the database is away when the daemon is asked to end.
 #[derive(Clone, Copy, Debug)]
 enum Away {
@@ -187,7 +246,7 @@ fn a_daemon_that_is_asked_to_end_while_its_database_is_away_ends_in_time() {
             match away {
                 Away::Cut => store.cut(true),
                 Away::Deaf => store.stall(true),
-                Away::InDoubt => store.rob_and_hold("COMMIT"),
+                Away::InDoubt => store.rob_and_hold(world.db.engine.commit()),
             }
             business.send(&world, 40).await;
             if matches!(away, Away::InDoubt) {

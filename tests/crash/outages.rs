@@ -69,7 +69,7 @@ fn a_commit_in_doubt_when_the_server_died_is_looked_up() {
         business.send(&world, 20).await;
         business.finished(&world).await;
         for death in 1..=2 {
-            answers.rob_and_hold("COMMIT");
+            answers.rob_and_hold(world.db.engine.commit());
             business.send(&world, 60).await;
             answers.until_robbed(death).await;
             server.kill();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::business::Business;
 use crate::daemon::Daemon;
 use crate::wait::{PATIENCE, until};
-use crate::world::{World, everywhere};
+use crate::world::{World, everywhere, free_port};
 
 /// Where the daemon can be hit, in the order in which a message passes.
 pub const POINTS: [&str; 10] = [
@@ -122,13 +122,33 @@ fn a_lane_that_hangs_holds_up_no_other_and_no_end() {
         tokio::time::sleep(Duration::from_secs(4)).await;
         hangs.kill();
         business.holds(&world).await;
-        for point in POINTS {
+        // Offsets are handed over by a thread that waits for nothing.
+        for point in POINTS.into_iter().filter(|point| *point != "after-store-offset") {
             let daemon = armed(&world, "memory", &format!("{point}=1*return(hang)"));
             business.send(&world, 20).await;
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            let hangs = || async { daemon.last_words().contains(&format!("hangs at {point}")).then_some(()) };
+            until(point, hangs).await;
             business.holds(&world).await;
             ends(daemon, point);
         }
         finish(&world, "memory", &business).await;
+    });
+}
+
+/// Its partitions are still assigned, and nobody reads them: whoever watches the process is to start it anew.
+#[test]
+fn a_pipeline_that_ends_badly_ends_the_process_with_the_others_in_order() {
+    everywhere(|world| async move {
+        let mut business = Business::begin(&world).await;
+        let listen = format!("[http]\nlisten = \"127.0.0.1:{}\"\n", free_port());
+        let text = world.config(&format!("{listen}{}", Business::config("memory")));
+        let first = world.file(&text);
+        let second = world.file(&text.replace(&format!("name = \"{}\"", world.name), "name = \"other\""));
+        let mut daemon = Daemon::run(&world, &first, |command| {
+            command.args(["-c", second.to_str().unwrap()]).env("FAILPOINTS", "after-claim=1*return(panic)");
+        });
+        business.send(&world, 40).await;
+        assert_eq!(daemon.wait(), Some(1), "{}", daemon.last_words());
+        assert!(daemon.last_words().contains("a lane ended badly"), "{}", daemon.last_words());
     });
 }

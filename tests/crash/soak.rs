@@ -129,7 +129,7 @@ async fn epoch(world: Rc<World>, mut server: Server, time: Duration) {
                 tokio::time::sleep(moment).await;
                 store.stall(false);
             }
-            Fault::CommitRobbed => store.rob("COMMIT"),
+            Fault::CommitRobbed => store.rob(world.db.engine.commit()),
             Fault::MarkRobbed => store.rob("countersign_outbox"),
             Fault::CacheFlushed => cache.run("FLUSHALL").await,
             Fault::CacheEmptied => {

@@ -13,6 +13,16 @@ pub enum Engine {
 impl Engine {
     pub const ALL: [Self; 3] = [Self::Postgres, Self::MariaDb, Self::Sqlite];
 
+    /// A commit as it stands in the protocol, which "READ COMMITTED" is not.
+    #[allow(dead_code, reason = "the crash suite takes its answers away")]
+    pub fn commit(self) -> &'static str {
+        match self {
+            Self::Postgres => "COMMIT\0",
+            Self::MariaDb => "\u{3}COMMIT",
+            Self::Sqlite => unreachable!("there is no way to a file"),
+        }
+    }
+
     /// The server's address, without the database.
     fn server(self) -> String {
         let (variable, default) = match self {

@@ -129,6 +129,27 @@ fn offsets_that_are_gone_from_the_broker_are_named_and_passed_over_or_stop_the_l
     });
 }
 
+/// Retention took all that there was: there is no record whose offset would show the gap.
+#[test]
+fn a_log_that_is_emptied_under_a_running_lane_is_a_loss_that_is_named() {
+    everywhere(|world| async move {
+        world.db.run(TABLES).await;
+        let running = world.start(CHARGE).await;
+        let large = |id: &str| payment(id, "bob", 1).header("trace", vec![b'x'; 3_000_000]);
+        world.send(&[large("m-0")]).await;
+        running.outcomes(1, "applied=1").await;
+        // The mock drops all of its log for this one, itself included.
+        world.send(&[large("m-1")]).await;
+        until("the loss", || async { (running.metric("offset_events_total", "data_lost") == 1.0).then_some(()) }).await;
+        world.send(&[payment("m-2", "bob", 1)]).await;
+        running.outcomes(2, "applied=2").await;
+        assert_eq!(world.ledger().await, ["order-m-0", "order-m-2"]);
+        running.ready().await;
+        running.stop().await;
+        assert_eq!(world.committed(0).unwrap().0, 3);
+    });
+}
+
 #[test]
 fn records_that_are_no_business_events_are_skipped_without_receipts_or_rows() {
     everywhere(|world| async move {

@@ -256,6 +256,30 @@ async fn expire(world: &World, ids: std::ops::Range<usize>) {
     }
 }
 
+/// A replay wrote it, or a former life of the topic. Of such a row no mark is made: if the database lost it, the lane
+/// would pass that offset one day, and the mark count.
+#[test]
+fn a_repeat_of_a_message_whose_row_stands_ahead_of_the_lane_is_a_duplicate_without_a_mark() {
+    everywhere(|world| async move {
+        world.db.run(TABLES).await;
+        let running = world.start(&gate("memory")).await;
+        world.send(&payments(0..10)).await;
+        running.outcomes(10, "applied=10").await;
+        world.db.run("UPDATE countersign_inbox SET kafka_offset = 5000 WHERE message_id = 'm-3'").await;
+        running.stop().await;
+        let running = world.start(&gate("memory")).await;
+        for round in 1..=3 {
+            world.send(&payments(0..10)).await;
+            running.outcomes(10 * round, &format!("duplicate={}", 10 * round)).await;
+        }
+        // The others were marked by the first round.
+        assert!(running.metric("gate_total", "confirmed") >= 18.0, "{}", running.metric("gate_total", "confirmed"));
+        assert_eq!(world.ledger().await.len(), 10);
+        running.ready().await;
+        running.stop().await;
+    });
+}
+
 #[test]
 fn every_key_expires() {
     on(&[Engine::Sqlite], |world| async move {

@@ -160,6 +160,36 @@ fn a_quiet_lane_whose_fetches_were_refused_is_well_again_without_a_record() {
     });
 }
 
+/// What came before the refusal must not hide it.
+#[test]
+fn fetches_that_are_refused_while_a_lane_has_work_are_told_and_made_again() {
+    on(&[Engine::Postgres, Engine::MariaDb], |world| async move {
+        world.db.run(TABLES).await;
+        let running = world.start(CHARGE).await;
+        until("both lanes", || async { (world.db.count("FROM countersign_lanes").await == 2).then_some(()) }).await;
+        for round in 0..3 {
+            let mut rival = world.db.store.begin().await.unwrap();
+            rival.batch("UPDATE accounts SET balance = balance WHERE id = 'bob'").await.unwrap();
+            world.send(&payments(round * 200..round * 200 + 100)).await;
+            tokio::time::sleep(Duration::from_millis(1500)).await;
+            let denied = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED; 1000];
+            world.broker.cluster().request_errors(RDKafkaApiKey::Fetch, &denied);
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            rival.commit().await.unwrap();
+            world.booked(round * 200 + 100).await;
+            until("lanes that say so", || async {
+                running.reasons().1.iter().any(|reason| reason.contains("uthorization failed")).then_some(())
+            })
+            .await;
+            world.broker.cluster().clear_request_errors(RDKafkaApiKey::Fetch);
+            world.send(&payments(round * 200 + 100..round * 200 + 200)).await;
+            at_rest(&world, round * 200 + 200).await;
+            running.ready().await;
+        }
+        running.stop().await;
+    });
+}
+
 /// As after a broker that forgot what the producer had sent before: such a client never delivers anything again.
 #[test]
 fn a_receipts_producer_that_gave_up_for_good_is_replaced() {

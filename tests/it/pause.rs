@@ -91,6 +91,22 @@ fn a_lane_paused_by_an_operator_stands_and_goes_on_where_it_stood() {
     });
 }
 
+/// An operator looks whether the pause has been heard before he goes to work on the tables.
+#[test]
+fn a_pause_is_seen_on_a_quiet_lane_and_so_is_its_end() {
+    everywhere(|world| async move {
+        world.db.run(TABLES).await;
+        world.send(&[payment("m-0", "bob", 1)]).await;
+        let running = world.start(CHARGE).await;
+        running.outcomes(1, "applied=1").await;
+        assert!(world.db.store.pause_lane(&world.lane_key(0), "maintenance").await.unwrap());
+        running.stands(Readiness::Degraded, "paused: maintenance").await;
+        assert!(world.db.store.resume_lane(&world.lane_key(0)).await.unwrap());
+        running.ready().await;
+        running.stop().await;
+    });
+}
+
 #[test]
 fn skipping_parks_the_record_at_which_the_lane_stands_and_no_other() {
     everywhere(|world| async move {

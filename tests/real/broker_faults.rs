@@ -139,6 +139,22 @@ fn what_the_log_has_lost_is_named_and_the_rest_is_read() {
     );
     assert_eq!(bank.number("SELECT COUNT(*) FROM ledger"), 150);
     kafka::until_committed(20, &world.name, &topic);
+
+    // All that there is, while the daemon does not look: no record is left whose offset would show it.
+    daemon.signal("STOP");
+    pay_all(&producer, &topic, 200..300);
+    kafka::delete_records(&topic, 0, 300);
+    daemon.signal("CONT");
+    until(30, "the second loss to be named", || {
+        let said = daemon.warnings();
+        let named = |line: &String| line.contains("data lost") && line.contains("200") && line.contains("299");
+        holds(said.iter().any(named), || format!("{said:?}"))
+    });
+    pay_all(&producer, &topic, 300..310);
+    until(30, "what came later", || {
+        let booked = bank.number("SELECT COUNT(*) FROM ledger");
+        holds(booked == 160, || format!("{booked}"))
+    });
 }
 
 /// Retention takes what a paused lane was about to read, but for what its client had fetched ahead.

@@ -114,10 +114,14 @@ impl Daemon {
         self.child.wait().unwrap();
     }
 
+    pub fn signal(&self, name: &str) {
+        run(Command::new("kill").args([&format!("-{name}"), &self.pid().to_string()]));
+    }
+
     /// Asks it to stop; it has this long.
     pub fn terminate(mut self, seconds: u64) -> (ExitStatus, Duration) {
         let asked = Instant::now();
-        run(Command::new("kill").args(["-TERM", &self.pid().to_string()]));
+        self.signal("TERM");
         (self.until_ended(seconds), asked.elapsed())
     }
 
