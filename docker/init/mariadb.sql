@@ -4,7 +4,7 @@
 --   BEGIN;
 --   INSERT INTO orders VALUES (1, 'alice', 'new', 12.50, NOW(3));
 --   INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload) VALUES
---     (UUID(), 'payment', 'order-1', 'PaymentRequested', '{"orderId": "order-1", "account": "alice", "amount": "12.50"}');
+--     (UUID(), 'payment', 'alice', 'PaymentRequested', '{"orderId": "order-1", "account": "alice", "amount": "12.50"}');
 --   COMMIT;
 CREATE TABLE orders (
   id        BIGINT PRIMARY KEY,

@@ -1,7 +1,7 @@
 //! From a checked configuration to the parts of a pipeline; nothing is connected yet.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -159,6 +159,7 @@ impl Pipeline {
             options: pipeline_options(&config),
             metrics,
             turns: Turns::default(),
+            unrouted: Mutex::default(),
             receipts: Arc::new(Notify::new()),
             observer: None,
         };

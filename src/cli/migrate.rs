@@ -34,6 +34,12 @@ pub async fn run(args: &MigrateArgs) -> Done {
         let epoch = tx.renew_store_epoch(&unique_word(), None).await?;
         tx.set_meta(ADOPTING_EPOCH, &epoch).await?;
         tx.commit().await?;
+        if store.lanes(&config.pipeline.name).await?.is_empty() {
+            eprintln!(
+                "countersign: this store has no history: all that Kafka still has will be applied. If the business tables \
+                 have it already, stop here and restore both from one backup"
+            );
+        }
     }
     if migrated.from > VERSION {
         let text = format!("the tables have version {}, newer than this program's {VERSION}", migrated.from);

@@ -6,6 +6,7 @@ use super::Observed;
 use super::attempt::{Committed, Recorded};
 use super::batch::{Entry, Item};
 use super::processor::Processor;
+use crate::debezium::event::SkipReason;
 use crate::decision::RecordOutcome;
 use crate::message::DigestMatch;
 
@@ -24,7 +25,13 @@ impl Processor {
             metrics.records.with_label_values(&[pipeline, topic, recorded.outcome.as_str()]).inc();
             let reason = recorded.reason.as_deref().unwrap_or("");
             match recorded.outcome {
-                RecordOutcome::Skipped => metrics.skipped.with_label_values(&[pipeline, topic, reason]).inc(),
+                RecordOutcome::Skipped => {
+                    metrics.skipped.with_label_values(&[pipeline, topic, reason]).inc();
+                    let unrouted = reason == SkipReason::NoRoute.as_str();
+                    if unrouted && self.shared.first_unrouted(&item.record.position.topic) {
+                        warn!(position = %item.record.position, "no route takes this record: such records of this topic are passed over and counted");
+                    }
+                }
                 RecordOutcome::Parked => metrics.parked.with_label_values(&[pipeline, reason]).inc(),
                 RecordOutcome::Conflict => {
                     let route = route_of(&item.entry).map_or("", |index| self.shared.route_name(Some(index)));

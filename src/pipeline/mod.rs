@@ -23,7 +23,8 @@ pub mod status;
 pub mod tenure;
 mod turns;
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rand::Rng as _;
@@ -60,6 +61,8 @@ pub struct Shared {
     pub options: PipelineOptions,
     pub metrics: Metrics,
     pub turns: Turns,
+    /// Topics of which it was said that they have records without a route.
+    pub unrouted: Mutex<BTreeSet<Arc<str>>>,
     /// Wakes the relay after a commit that left receipts.
     pub receipts: Arc<Notify>,
     /// Told of every record's outcome after its commit, if anybody wants to know.
@@ -107,6 +110,12 @@ impl RetryPolicy {
 }
 
 impl Shared {
+    /// The first time that a record of this topic finds no route.
+    pub(crate) fn first_unrouted(&self, topic: &Arc<str>) -> bool {
+        let mut told = self.unrouted.lock().unwrap_or_else(PoisonError::into_inner);
+        !told.contains(topic) && told.insert(Arc::clone(topic))
+    }
+
     pub fn route_name(&self, route: Option<usize>) -> &str {
         route.map_or("", |index| &self.reader.routes[index].name)
     }

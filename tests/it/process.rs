@@ -73,6 +73,22 @@ fn killed_in_mid_stream_and_started_again_it_ends_with_the_right_ledger_and_rece
     });
 }
 
+/// A misspelt event type would be lost in silence.
+#[test]
+fn records_without_a_route_are_warned_of_once_a_topic() {
+    crate::world::on(&[crate::database::Engine::Sqlite], |world| async move {
+        world.db.run(TABLES).await;
+        let process = Daemon::start(&world, &CHARGE.replace("\"TOPIC\" }", "\"TOPIC\", header.eventType = \"Paid\" }"));
+        let paid = |record: crate::broker::Rec| record.header("eventType", "Paid");
+        world.send(&payments(0..20)).await;
+        world.send(&payments(20..30).into_iter().map(paid).collect::<Vec<_>>()).await;
+        world.booked(10).await;
+        let words = process.last_words();
+        assert_eq!(words.matches("no route takes this record").count(), 1, "{words}");
+        process.end();
+    });
+}
+
 #[test]
 fn before_the_broker_is_there_it_waits_and_ends_when_asked() {
     crate::world::on(&[crate::database::Engine::Sqlite], |world| async move {

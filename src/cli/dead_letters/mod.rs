@@ -15,7 +15,7 @@ pub enum DeadLettersCommand {
     List(ListArgs),
     /// Shows one with its key, value and headers.
     Show(ShowArgs),
-    /// Tries parked records again, in the order of their keys.
+    /// Tries parked records again, in the order of their records.
     Redrive(decide::RedriveArgs),
     /// Closes dead letters without applying them; their messages stay FAILED.
     Discard(decide::DiscardArgs),
