@@ -11,6 +11,7 @@ pub mod intake;
 pub mod judge;
 pub mod lane;
 pub(crate) mod late;
+pub(crate) mod letter;
 mod look_up;
 pub mod marks;
 pub mod processor;

@@ -2,20 +2,18 @@
 
 use std::collections::HashMap;
 
-use sha2::{Digest as _, Sha256};
-
 use super::Shared;
 use super::attempt::{Attempt, Recorded};
 use super::batch::{Entry, Faulty, Item};
 use super::judge::{Conflict, Judgement};
+use super::letter::{Kept, dead_letter_key};
 use super::queue::order_key;
 use crate::debezium::event::SkipReason;
 use crate::decision::{Outcome, RecordOutcome, RefusalKind};
 use crate::gate::{GateKey, Mark};
 use crate::message::{Message, MessageId};
 use crate::receipt::{Receipt, ReceiptKind, ReceiptPosition, ReceiptStatus, code, receipt_id};
-use crate::record::{Header, Record};
-use crate::record_line::{self, NOT_KEPT};
+use crate::record_line;
 use crate::store::dead_letters::NewDeadLetter;
 use crate::store::inbox::{Seen, Status, Verdict};
 use crate::store::inbox_entries::Waiting;
@@ -155,36 +153,6 @@ impl<'a> Subject<'a> {
 
     fn receipt_key(&self) -> &'a str {
         self.correlation_id.or(self.id.map(MessageId::as_str)).unwrap_or("")
-    }
-}
-
-/// What of a record goes into its dead letter: all of it, unless no statement could carry that.
-struct Kept<'a> {
-    key: Option<&'a [u8]>,
-    value: Option<&'a [u8]>,
-    headers: Vec<u8>,
-}
-
-impl<'a> Kept<'a> {
-    fn of(record: &'a Record, most: usize) -> Self {
-        let (key, value) = (record.key.as_deref(), record.value.as_deref());
-        let headers = record_line::write_headers(&record.headers);
-        let len = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
-        if len(key) + len(value) + headers.len() <= most {
-            return Self { key, value, headers };
-        }
-        let key = key.filter(|key| key.len() <= most);
-        // The longest go first: an id is short.
-        let mut left: Vec<&Header> = record.headers.iter().collect();
-        left.sort_by_key(|header| header.value.as_ref().map_or(0, Vec::len));
-        loop {
-            let mut kept: Vec<Header> = record.headers.iter().filter(|h| left.contains(h)).cloned().collect();
-            kept.push(Header { name: NOT_KEPT.to_owned(), value: None });
-            let headers = record_line::write_headers(&kept);
-            if len(key) + headers.len() <= most || left.pop().is_none() {
-                return Self { key, value: None, headers };
-            }
-        }
     }
 }
 
@@ -454,13 +422,3 @@ pub(super) const OPERATOR: &str = "operator";
 
 /// The reason of what was set aside.
 pub(super) const WAITING: &str = "waiting";
-
-/// The same for the same fault of the same content: a redelivery is not parked again.
-pub(crate) fn dead_letter_key(inbox_key: &[u8], class: &str, digest: Option<&str>) -> [u8; 32] {
-    let mut hash = Sha256::new();
-    for part in [inbox_key, class.as_bytes(), digest.unwrap_or("").as_bytes()] {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    hash.finalize().into()
-}

@@ -14,7 +14,7 @@ use crate::pipeline::Shared;
 use crate::pipeline::batch::{Entry, Item, Reader};
 use crate::pipeline::intake::{self, Hindrance};
 use crate::pipeline::judge::compare;
-use crate::pipeline::settle::dead_letter_key;
+use crate::pipeline::letter::dead_letter_key;
 use crate::receipt::{ReceiptKind, ReceiptStatus, code};
 use crate::record::Record;
 use crate::store::inbox::Status;

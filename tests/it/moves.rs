@@ -15,6 +15,8 @@ use crate::world::{Running, World, everywhere};
 const NULL: Value = Value::Null;
 const TOAST: &str = "__debezium_unavailable_value";
 const GUARD: &str = "---guard = \"source\"\n";
+/// A message that waits is not overtaken by those of its key, which may rest on it for values that they do not bring.
+const IN_ORDER: &str = "order = \"key\"\n---guard = \"source\"\n";
 const RETRY: &str = "[retry]\nattempts = 8\ndelay = \"100ms\"\nmax_delay = \"300ms\"\n";
 /// `own` is nothing of the source's.
 const TABLE: &str = "CREATE TABLE orders_copy (id BIGINT PRIMARY KEY, status VARCHAR(20), note VARCHAR(50), \
@@ -431,12 +433,12 @@ fn random_histories_of_whole_rows_end_alike_in_any_order_of_their_keys() {
 }
 
 /// A value that the connector did not send and that came too late or was overtaken cannot be restored: then its
-/// message is parked. With a guard no row is wrong without that.
+/// message is parked. With a guard and `order = "key"` no row is wrong without that.
 #[test]
 fn random_histories_with_values_not_sent_are_never_wrong_without_a_parked_message() {
     for order in [Order::Any, Order::Lanes] {
         everywhere(|world| async move {
-            let (rows, differences) = mirror(&world, GUARD, order, Notes::Toasted).await;
+            let (rows, differences) = mirror(&world, IN_ORDER, order, Notes::Toasted).await;
             let letters = world.dead_letters().await;
             let keys =
                 world.db.store.read("SELECT record_key FROM countersign_dead_letters", Vec::new()).await.unwrap();
@@ -445,6 +447,9 @@ fn random_histories_with_values_not_sent_are_never_wrong_without_a_parked_messag
             let id = |row: &String| row.split('|').next().unwrap().to_owned();
             let unexplained: Vec<&String> =
                 differences.iter().filter(|row| !parked.contains(&format!("{{\"id\":{}}}", id(row)))).collect();
+            if !unexplained.is_empty() {
+                for row in world.db.rows("finished_at, kafka_offset, message_id, status, code, attempts, reason", "FROM countersign_inbox WHERE message_id LIKE 's1:0000000000038%' ORDER BY finished_at, kafka_offset").await { eprintln!("ROW {row}"); }
+            }
             assert!(unexplained.is_empty(), "{unexplained:?}\n{letters:?}");
             assert!(differences.len() * 3 < rows, "most survive even this: {} of {rows}", differences.len());
         });
