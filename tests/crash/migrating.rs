@@ -1,5 +1,8 @@
 //! `migrate` dies after every one of its statements.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
 use crate::daemon::program;
 use crate::database::{Database, Engine};
 use crate::payments::CHARGE;
@@ -50,6 +53,27 @@ fn a_migration_that_dies_anywhere_is_finished_by_the_next() {
         assert!(deaths >= made.len(), "only {deaths} deaths");
         assert_eq!(tables(&world.db).await, made);
         assert_eq!(migrate("").status.code(), Some(0), "a second one finds nothing to do");
+        // One that hears nothing says so, and one that hangs holds up none that comes after it is gone.
+        for n in [0, 1, deaths / 2, deaths - 1] {
+            for table in made.iter().rev() {
+                world.db.run(&format!("DROP TABLE {table};")).await;
+            }
+            let output = migrate(&format!("in-migrate={n}*off->1*return(lose)"));
+            assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
+            let mut hangs = program();
+            hangs.args(["migrate", "-c", file.to_str().unwrap()]);
+            hangs.env("FAILPOINTS", format!("in-migrate={n}*off->1*return(hang)")).stderr(Stdio::piped());
+            let mut hangs = hangs.spawn().unwrap();
+            let said = BufReader::new(hangs.stderr.take().unwrap()).lines().next();
+            if let Some(said) = said {
+                assert!(said.unwrap().contains("hangs at in-migrate"));
+                hangs.kill().unwrap();
+            }
+            hangs.wait().unwrap();
+            let output = migrate("");
+            assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+            assert_eq!(tables(&world.db).await, made);
+        }
         // The version is lost, the tables are not.
         world.db.run("DELETE FROM countersign_meta").await;
         let output = migrate("");

@@ -275,7 +275,7 @@ fn a_full_disk_under_the_database_is_waited_for() {
             let began = Instant::now();
             business.finished(&full).await;
             println!("{engine:?}: {:.1} s after full disk {round}", began.elapsed().as_secs_f64());
-            assert!(began.elapsed() < RECOVERY * 2);
+            assert!(began.elapsed() < RECOVERY, "{:?}", began.elapsed());
             business.holds(&full).await;
         }
         business.proves_right(&full).await;

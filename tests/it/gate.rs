@@ -256,6 +256,30 @@ async fn expire(world: &World, ids: std::ops::Range<usize>) {
     }
 }
 
+/// The marks are long gone, and so are the hours of the first receipts: nothing is done or told a second time.
+#[test]
+fn a_group_that_is_set_back_after_the_marks_have_expired_brings_duplicates_and_no_receipts() {
+    everywhere(|world| async move {
+        world.db.run(TABLES).await;
+        let running = world.start(&gate(&redis_url())).await;
+        world.send(&payments(0..1000)).await;
+        running.outcomes(1000, "applied=1000").await;
+        let told = world.pushed().await;
+        running.stop().await;
+        let mut connection = redis(&redis_url()).await;
+        let marks: Vec<String> = (0..1000).map(|n| redis_key(&world, &format!("m-{n}")).0).collect();
+        let gone: i64 = redis::cmd("DEL").arg(&marks).query_async(&mut connection).await.unwrap();
+        assert!(gone > 900, "{gone} marks");
+        world.broker.commit(&world.name, &world.topic, 0, 0, "");
+        let running = world.start(&gate(&redis_url())).await;
+        running.outcomes(1000, "duplicate=1000").await;
+        running.stop().await;
+        assert_eq!(world.ledger().await.len(), 1000);
+        assert_eq!(world.balance("bob").await, 100_000 - 1000);
+        assert_eq!(world.pushed().await, told);
+    });
+}
+
 /// A replay wrote it, or a former life of the topic. Of such a row no mark is made: if the database lost it, the lane
 /// would pass that offset one day, and the mark count.
 #[test]

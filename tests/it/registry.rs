@@ -99,21 +99,22 @@ async fn a_busy_registry_is_away_and_its_wish_is_told() {
         Trouble::Says(500, "application/json", br#"{"error_code":50001,"message":"Error in the backend"}"#.to_vec()),
         Trouble::Status(408),
         Trouble::Status(400),
+        Trouble::Cut,
         Trouble::Busy(429, "1".to_owned()),
     ]);
-    for _ in 0..6 {
+    for _ in 0..7 {
         let away = error(&registry, Confluent(58)).await;
         assert!(matches!(&away, RegistryError::Unavailable { retry_after: None, .. }), "{away:?}");
     }
     let busy = error(&registry, Confluent(58)).await;
     assert_eq!(busy.retry_after(), Some(Duration::from_secs(1)), "{busy:?}");
-    assert_eq!(server.count("/58"), 7);
+    assert_eq!(server.count("/58"), 8);
     // Whoever asks too soon, and for whatever, is told without a request how long is left.
     let left = error(&registry, Confluent(59)).await.retry_after().unwrap();
-    assert!(left <= Duration::from_secs(1) && server.asked().len() == 7, "{left:?}");
+    assert!(left <= Duration::from_secs(1) && server.asked().len() == 8, "{left:?}");
     tokio::time::sleep(left).await;
     registry.writer_schema(Confluent(58)).await.unwrap();
-    assert_eq!(server.count("/58"), 8);
+    assert_eq!(server.count("/58"), 9);
 }
 
 /// Case D.

@@ -42,8 +42,10 @@ pub enum Trouble {
     Missing,
     /// The good answer, but late.
     Late(Duration),
-    /// A beginning, and then nothing.
+    /// Nothing at all, and no end.
     Stalls,
+    /// A beginning, and the connection ends.
+    Cut,
 }
 
 #[derive(Clone, Debug)]
@@ -232,6 +234,10 @@ async fn answer(State(shared): State<Arc<Mutex<Shelf>>>, uri: Uri, headers: Head
         Some(Trouble::Missing) => return missing(kind, uri.path(), 40403, "ContentNotFoundException"),
         Some(Trouble::Late(wait)) => tokio::time::sleep(wait).await,
         Some(Trouble::Stalls) => std::future::pending::<()>().await,
+        Some(Trouble::Cut) => {
+            let parts = [Ok(r#"{"schema":"#), Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset))];
+            return said(200, "application/json", Body::from_stream(futures::stream::iter(parts)));
+        }
     }
     good(&shared.lock().unwrap(), kind, uri.path())
 }
