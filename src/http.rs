@@ -77,6 +77,11 @@ struct Problem {
     detail: String,
 }
 
+fn unknown() -> Response {
+    let detail = "no message with this id is known: it was not received yet, or its row was purged";
+    problem(StatusCode::NOT_FOUND, "not_found", detail)
+}
+
 fn problem(code: StatusCode, error: &'static str, detail: impl Into<String>) -> Response {
     (code, Json(Problem { error, detail: detail.into() })).into_response()
 }
@@ -107,11 +112,7 @@ async fn get_receipt(
         }
     }
     match receipts.len() {
-        0 => problem(
-            StatusCode::NOT_FOUND,
-            "not_found",
-            "no message with this id is known: it was not received yet, or its row was purged",
-        ),
+        0 => unknown(),
         1 => Json(receipts.remove(0)).into_response(),
         _ => problem(
             StatusCode::CONFLICT,
@@ -150,11 +151,7 @@ async fn timeline(
         }
     }
     if stories.is_empty() {
-        return problem(
-            StatusCode::NOT_FOUND,
-            "not_found",
-            "no message with this id is known: it was not received yet, or its row was purged",
-        );
+        return unknown();
     }
     Json(stories).into_response()
 }

@@ -258,16 +258,15 @@ impl Round {
     }
 }
 
-/// A message by its row, where its record makes none any more.
+/// A message by its row, where its record makes none any more. What receipts say besides, the row itself tells.
 fn faulty_of(shared: &Shared, row: &InboxEntry, why: &str) -> Faulty {
-    let text = |text: &Option<String>| text.as_deref().map(Arc::from);
     Faulty {
         key: row.key.clone(),
         class: "retries",
         fault: Fault::new(code::DATA_REFUSED, why),
         id: row.message_id.clone().map(MessageId::new),
-        correlation_id: text(&row.correlation_id),
-        source_app: text(&row.source_app),
+        correlation_id: None,
+        source_app: None,
         route: shared.reader.routes.iter().position(|route| *route.name == *row.route),
         derived_id: false,
         digest: Digest::from_stored(row.digest.as_deref().unwrap_or_default()),

@@ -94,19 +94,11 @@ pub async fn run(configs: Vec<Config>, stop: CancellationToken) -> Result<(), Ap
     }
     let mut outcome = Ok(());
     while let Some(ended) = running.join_next().await {
-        match ended {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                tracing::error!(%error, "a pipeline ended");
-                outcome = Err(error);
-                // The others end in order: whoever watches the process is to start it anew.
-                stop.cancel();
-            }
-            Err(error) => {
-                tracing::error!(%error, "a pipeline ended badly");
-                outcome = Err(AppError::Task(error));
-                stop.cancel();
-            }
+        if let Err(error) = ended.unwrap_or_else(|error| Err(AppError::Task(error))) {
+            tracing::error!(%error, "a pipeline ended");
+            outcome = Err(error);
+            // The others end in order: whoever watches the process is to start it anew.
+            stop.cancel();
         }
     }
     http_stop.cancel();

@@ -54,15 +54,16 @@ pub async fn run(command: &ReceiptsCommand) -> Done {
     }
 }
 
+fn unknown(id: &str) -> Failure {
+    Failure::Failed(format!("no message with id {id} is known: it was not received yet, or its row was purged"))
+}
+
 async fn get(args: &GetArgs) -> Done {
     let config = load_one(&args.one)?;
     let lookup = lookup(&config, open_store(&config)?);
     let mut receipts = lookup.receipts(&args.id, args.scope.as_deref()).await?;
     match (receipts.len(), args.one.output) {
-        (0, _) => Err(Failure::Failed(format!(
-            "no message with id {} is known: it was not received yet, or its row was purged",
-            args.id
-        ))),
+        (0, _) => Err(unknown(&args.id)),
         (1, _) => {
             let receipt = receipts.remove(0);
             match args.one.output {
@@ -106,10 +107,7 @@ pub async fn explain(args: &ExplainArgs) -> Done {
     let lookup = lookup(&config, open_store(&config)?);
     let stories = lookup.stories(&args.id, args.scope.as_deref()).await?;
     if stories.is_empty() {
-        return Err(Failure::Failed(format!(
-            "no message with id {} is known: it was not received yet, or its row was purged",
-            args.id
-        )));
+        return Err(unknown(&args.id));
     }
     match args.one.output {
         Output::Json => output::json(&stories),

@@ -12,7 +12,7 @@ use super::targets::{Name, targets};
 use super::{Delivery, Effect, culprit};
 use crate::decision::{Outcome, Refusal, RefusalKind};
 use crate::receipt::code;
-use crate::store::bind::statements;
+use crate::store::bind::cut;
 use crate::store::{Bind, Column, Dialect, Meaning, StoreError, Tx, column};
 
 pub struct SqlEffect {
@@ -209,7 +209,7 @@ impl SqlEffect {
         let width = insert.width();
         if self.dialect == Dialect::Postgres && width > 0 {
             let sql = prepared.many.as_deref().ok_or_else(|| StoreError::Unexpected("no set-based form".to_owned()))?;
-            for chunk in chunks(rows, usize::MAX, tx.statement_bytes()) {
+            for chunk in cut(rows, usize::MAX, tx.statement_bytes()) {
                 let count = chunk.len() as u64;
                 let mut columns = vec![Vec::with_capacity(chunk.len()); width];
                 for row in chunk {
@@ -221,7 +221,7 @@ impl SqlEffect {
             }
             return Ok(all);
         }
-        for chunk in chunks(rows, self.dialect.max_binds() / width.max(1), tx.statement_bytes()) {
+        for chunk in cut(rows, self.dialect.max_binds() / width.max(1), tx.statement_bytes()) {
             let (count, sql) = (chunk.len() as u64, insert.value_rows(chunk.len(), self.dialect));
             all &= tx.execute(&sql, chunk.into_iter().flatten().collect()).await? == count;
         }
@@ -346,12 +346,6 @@ fn text_of(bind: Bind) -> Result<Option<String>, StoreError> {
         | Bind::Texts(_)
         | Bind::Blobs(_) => Err(StoreError::Unexpected("a value that is no text, for an array of texts".to_owned())),
     }
-}
-
-fn chunks(mut rows: Vec<Vec<Bind>>, most: usize, bytes: usize) -> Vec<Vec<Vec<Bind>>> {
-    let sizes = rows.iter().map(|row| row.iter().map(Bind::size).sum());
-    let ranges = statements(sizes, most, bytes);
-    ranges.into_iter().map(|range| rows.drain(..range.len()).collect()).collect()
 }
 
 #[cfg(test)]

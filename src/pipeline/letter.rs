@@ -1,4 +1,4 @@
-//! A dead letter: what it keeps of its record, and what makes it the same as another.
+//! What is kept of a record that is not applied: its dead letter, or its line while it waits.
 
 use sha2::{Digest as _, Sha256};
 
@@ -33,6 +33,11 @@ impl<'a> Kept<'a> {
             }
         }
     }
+}
+
+/// The record as it is kept while its message waits; none if no statement could carry it.
+pub(super) fn waiting_line(record: &Record, most: usize) -> Option<Vec<u8>> {
+    Some(record_line::write(record).into_bytes()).filter(|line| line.len() <= most)
 }
 
 /// The same for the same fault of the same content: a redelivery is not parked again.

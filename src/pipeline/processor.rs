@@ -13,13 +13,13 @@ use tracing::{debug, error, warn};
 use super::Shared;
 use super::attempt::{Attempt, Attempted, Committed, Failure, Lane, MAX_SAVEPOINTS, MOST_WAITING, Mode};
 use super::batch::{Entry, Item, Reader, skipped};
+use super::letter::waiting_line;
 use super::settle::OPERATOR;
 use super::status::{LaneState, Lanes};
 use crate::debezium::event::Fault;
 use crate::failpoint;
 use crate::gate::{GateAnswer, GateKey, Mark};
 use crate::receipt::code;
-use crate::record_line;
 use crate::store::lanes::LaneKey;
 use crate::store::queues::QueuePlace;
 use crate::store::{Meaning, StoreError};
@@ -285,12 +285,10 @@ impl Processor {
     /// Whether a message that fails by itself may wait outside the lane, with those of its key behind it. Many that do
     /// are no trouble of their own: then the lane waits. So it does where no statement could set the message aside.
     async fn may_be_set_aside(&self, item: &Item) -> bool {
-        if record_line::write(&item.record).len() > self.shared.store.largest_record() {
-            return false;
-        }
         let LaneKey { pipeline, topic, partition } = &self.lane.key;
         let place = QueuePlace { pipeline, topic, partition: *partition };
         matches!(&item.entry, Entry::Message { message, .. } if self.shared.by_key[message.route])
+            && waiting_line(&item.record, self.shared.store.largest_record()).is_some()
             && self.shared.store.count_waiting(place).await.is_ok_and(|waiting| waiting < MOST_WAITING)
     }
 

@@ -6,14 +6,13 @@ use super::Shared;
 use super::attempt::{Attempt, Recorded};
 use super::batch::{Entry, Faulty, Item};
 use super::judge::{Conflict, Judgement};
-use super::letter::{Kept, dead_letter_key};
+use super::letter::{Kept, dead_letter_key, waiting_line};
 use super::queue::order_key;
 use crate::debezium::event::SkipReason;
 use crate::decision::{Outcome, RecordOutcome, RefusalKind};
 use crate::gate::{GateKey, Mark};
 use crate::message::{Message, MessageId};
 use crate::receipt::{Receipt, ReceiptKind, ReceiptPosition, ReceiptStatus, code, receipt_id};
-use crate::record_line;
 use crate::store::dead_letters::NewDeadLetter;
 use crate::store::inbox::{Seen, Status, Verdict};
 use crate::store::inbox_entries::Waiting;
@@ -228,8 +227,8 @@ impl<'a, 't> Desk<'a, 't> {
                     }
                     RefusalKind::Park => self.give_up(subject, why).await?,
                     RefusalKind::Retry => {
-                        let line = record_line::write(&subject.item.record).into_bytes();
-                        if line.len() <= self.shared.store.largest_record() {
+                        let most = self.shared.store.largest_record();
+                        if let Some(line) = waiting_line(&subject.item.record, most) {
                             return self.set_aside(subject, why, line).await;
                         }
                         let reason = format!("too large to wait: {}", why.reason);

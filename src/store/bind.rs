@@ -65,8 +65,15 @@ impl Bind {
     }
 }
 
-/// Cuts rows of these sizes into statements, by their number and by their bytes.
-pub fn statements(sizes: impl IntoIterator<Item = usize>, most: usize, most_bytes: usize) -> Vec<Range<usize>> {
+/// Cuts rows of values into statements, by their number and by their bytes.
+pub fn cut<R: AsRef<[Bind]>>(rows: Vec<R>, most: usize, most_bytes: usize) -> Vec<Vec<R>> {
+    let sizes = rows.iter().map(|row| row.as_ref().iter().map(Bind::size).sum());
+    let statements = statements(sizes, most, most_bytes);
+    let mut rows = rows.into_iter();
+    statements.into_iter().map(|statement| rows.by_ref().take(statement.len()).collect()).collect()
+}
+
+fn statements(sizes: impl IntoIterator<Item = usize>, most: usize, most_bytes: usize) -> Vec<Range<usize>> {
     let mut statements = Vec::new();
     let (mut start, mut end, mut bytes) = (0, 0, 0);
     for size in sizes {

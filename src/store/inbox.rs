@@ -1,6 +1,6 @@
 //! The inbox: one row a message, and the proof of its effect.
 
-use super::bind::{any_of, statements};
+use super::bind::{any_of, cut};
 use super::meta::{instant_ms, purge_horizon, time_bind};
 use super::{Bind, Dialect, Sql, StoreError, StoreRow, Tx};
 
@@ -61,25 +61,6 @@ pub struct NewRow<'a> {
     pub receipt_key: &'a str,
     pub offset: i64,
     pub source_instance: Option<&'a str>,
-}
-
-impl NewRow<'_> {
-    /// Bytes of its values, those of fixed length included.
-    fn size(&self) -> usize {
-        let texts = [
-            self.message_id,
-            self.code,
-            self.reason,
-            self.digest,
-            self.correlation_id,
-            self.source_app,
-            self.source_instance,
-            Some(self.scope),
-            Some(self.route),
-            Some(self.receipt_key),
-        ];
-        self.key.len() + texts.into_iter().flatten().map(str::len).sum::<usize>() + 400
-    }
 }
 
 /// What the inbox knows of a key, as far as a batch needs it.
@@ -172,15 +153,10 @@ impl Tx {
             self.execute(INSERT_PG, arrays(head, rows)).await?;
             return Ok(());
         }
-        let sizes = rows.iter().map(NewRow::size);
-        for range in statements(sizes, dialect.max_binds() / COLUMNS, self.statement_bytes()) {
-            let chunk = &rows[range];
+        let rows: Vec<_> = rows.iter().map(|row| row_binds(dialect, head, row)).collect();
+        for chunk in cut(rows, dialect.max_binds() / COLUMNS, self.statement_bytes()) {
             let sql = format!("{INSERT_ROWS}{}{}", dialect.value_rows(chunk.len(), COLUMNS), IF_ABSENT.of(dialect));
-            let mut binds = Vec::with_capacity(chunk.len() * COLUMNS);
-            for row in chunk {
-                binds.extend(row_binds(dialect, head, row));
-            }
-            self.execute(&sql, binds).await?;
+            self.execute(&sql, chunk.into_iter().flatten().collect()).await?;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::bind::statements;
+use super::bind::cut;
 use super::lease::left;
 use super::meta::{clock, time_bind, time_text};
 use super::{Bind, Dialect, Store, StoreError, StoreRow, Tx};
@@ -77,20 +77,15 @@ impl Tx {
             binds.extend(head);
             return self.execute(INSERT_PG, binds).await.map(drop);
         }
-        let fixed: usize = head.iter().map(Bind::size).sum();
-        let size = |new: &NewReceipt| new.receipt_id.len() + new.receipt_key.len() + new.receipt.len() + fixed;
-        let most = dialect.max_binds() / COLUMNS;
-        for range in statements(receipts.iter().map(size), most, self.statement_bytes()) {
-            let chunk = &receipts[range];
+        let [pipeline, topic, partition, created] = head;
+        let row = |new: NewReceipt| -> [Bind; COLUMNS] {
+            let (id, key, text) = (Bind::Text(new.receipt_id), Bind::Text(new.receipt_key), Bind::Text(new.receipt));
+            [id, key, text, pipeline.clone(), topic.clone(), partition.clone(), created.clone()]
+        };
+        let rows = receipts.into_iter().map(row).collect();
+        for chunk in cut(rows, dialect.max_binds() / COLUMNS, self.statement_bytes()) {
             let sql = format!("{INSERT_ROWS}{}", dialect.value_rows(chunk.len(), COLUMNS));
-            let mut binds = Vec::with_capacity(chunk.len() * COLUMNS);
-            for receipt in chunk {
-                binds.push(Bind::text(&receipt.receipt_id));
-                binds.push(Bind::text(&receipt.receipt_key));
-                binds.push(Bind::text(&receipt.receipt));
-                binds.extend(head.iter().cloned());
-            }
-            self.execute(&sql, binds).await?;
+            self.execute(&sql, chunk.into_iter().flatten().collect()).await?;
         }
         Ok(())
     }

@@ -138,6 +138,14 @@ fn a_broker_that_is_slow_or_away_again_and_again_costs_only_time() {
     });
 }
 
+/// Readiness says that the brokers do not let this lane read.
+async fn refused(running: &Running) {
+    until("a lane that says so", || async {
+        running.reasons().1.iter().any(|reason| reason.contains("uthorization failed")).then_some(())
+    })
+    .await;
+}
+
 /// The client tells of such an error once, and never that it is over.
 #[test]
 fn a_quiet_lane_whose_fetches_were_refused_is_well_again_without_a_record() {
@@ -148,10 +156,7 @@ fn a_quiet_lane_whose_fetches_were_refused_is_well_again_without_a_record() {
         at_rest(&world, 10).await;
         let denied = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED];
         world.broker.cluster().request_errors(RDKafkaApiKey::Fetch, &denied);
-        until("a lane that says so", || async {
-            running.reasons().1.iter().any(|reason| reason.contains("uthorization failed")).then_some(())
-        })
-        .await;
+        refused(&running).await;
         until("no more of it", || async { running.reasons().1.is_empty().then_some(()) }).await;
         running.ready().await;
         world.send(&payments(10..20)).await;
@@ -177,10 +182,7 @@ fn fetches_that_are_refused_while_a_lane_has_work_are_told_and_made_again() {
             tokio::time::sleep(Duration::from_millis(300)).await;
             rival.commit().await.unwrap();
             world.booked(round * 200 + 100).await;
-            until("lanes that say so", || async {
-                running.reasons().1.iter().any(|reason| reason.contains("uthorization failed")).then_some(())
-            })
-            .await;
+            refused(&running).await;
             world.broker.cluster().clear_request_errors(RDKafkaApiKey::Fetch);
             world.send(&payments(round * 200 + 100..round * 200 + 200)).await;
             at_rest(&world, round * 200 + 200).await;

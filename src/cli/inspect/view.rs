@@ -150,7 +150,6 @@ fn cut(text: &str, most: usize) -> String {
     }
 }
 
-/// Nothing of a record may speak to the terminal.
 /// Converters that leave a null where a default stands mean "false" by it.
 pub fn say_snapshot(source: &mut Value) {
     if let Value::Struct(source) = source
