@@ -205,7 +205,7 @@ fn a_dump_that_was_taken_under_load_and_restored_is_brought_up_to_date() {
         business.send(&world, 200).await;
         let url = server.database(&world);
         let name = url.rsplit('/').next().unwrap();
-        let file = server.dir().join("dump");
+        let file = server.data().with_file_name("dump");
         let (port, database) = (server.port.to_string(), name.to_owned());
         let mariadb = |program: &str| {
             let mut command = tool(program);

@@ -243,7 +243,7 @@ fn a_full_disk_under_the_database_is_waited_for() {
         business.send(&full, 50).await;
         business.finished(&full).await;
         for round in 0..2 {
-            let ballast = server.dir().join("ballast");
+            let ballast = server.data().join("ballast");
             let mut file = File::create(&ballast).unwrap();
             while file.write_all(&[0; 4096]).is_ok() {}
             drop(file);

@@ -32,6 +32,8 @@ pub struct Server {
     child: Option<Child>,
     options: Vec<String>,
     number: u32,
+    /// Bytes of the log before the last start.
+    logged: usize,
 }
 
 /// Runs a property on each of these engines at once, each with a server and a world of its own. Test and daemon reach
@@ -75,33 +77,39 @@ impl Server {
     /// Its data on a file system of so many megabytes of its own.
     pub fn start_within(engine: Engine, megabytes: u32) -> Self {
         let mut server = Self::folder(engine, Some(megabytes));
-        copy(&template(engine), &server.data());
+        copy(&template(engine).join("."), &server.data());
         server.up();
         server
     }
 
     fn folder(engine: Engine, megabytes: Option<u32>) -> Self {
         let dir = TempDir::new().unwrap();
-        if let Some(megabytes) = megabytes {
-            let size = format!("size={megabytes}m");
-            let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(dir.path()).status();
-            assert!(mounted.unwrap().success(), "a small file system can be mounted");
-        }
         // The server's user passes through it.
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        Self { engine, port: port(), dir, child: None, options: Vec::new(), number: 1 }
+        let server = Self { engine, port: port(), dir, child: None, options: Vec::new(), number: 1, logged: 0 };
+        fs::create_dir(server.temporary()).unwrap();
+        give(engine, &server.temporary());
+        if let Some(megabytes) = megabytes {
+            // Not under the log as well: it says that the server is about to die of it.
+            fs::create_dir(server.data()).unwrap();
+            let size = format!("size={megabytes}m");
+            let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(server.data()).status();
+            assert!(mounted.unwrap().success(), "a small file system can be mounted");
+        }
+        server
     }
 
-    fn data(&self) -> PathBuf {
+    pub fn data(&self) -> PathBuf {
         self.dir.path().join("data")
-    }
-
-    pub fn dir(&self) -> &Path {
-        self.dir.path()
     }
 
     pub fn host(&self) -> String {
         format!("127.0.0.1:{}", self.port)
+    }
+
+    /// MariaDB that starts removes temporary tables of all others from a folder that they share, and those crash.
+    fn temporary(&self) -> PathBuf {
+        self.dir.path().join("tmp")
     }
 
     fn url_of(&self, user: &str) -> String {
@@ -141,8 +149,10 @@ impl Server {
         url.to_string()
     }
 
+    /// MariaDB answers for seconds while it writes down of what it is dying.
     pub fn lives(&mut self) -> bool {
-        let lives = self.child.as_mut().is_some_and(|child| child.try_wait().unwrap().is_none());
+        let dying = self.whole_log()[self.logged..].contains("got signal");
+        let lives = self.child.as_mut().is_some_and(|child| child.try_wait().unwrap().is_none() && !dying);
         if !lives {
             self.kill();
         }
@@ -155,6 +165,7 @@ impl Server {
     }
 
     pub fn up(&mut self) {
+        self.logged = self.whole_log().len();
         let log = File::options().create(true).append(true).open(self.dir.path().join("log")).unwrap();
         let mut command = self.command();
         command.args(&self.options).stdout(log.try_clone().unwrap()).stderr(log).stdin(Stdio::null());
@@ -194,6 +205,7 @@ impl Server {
                 &format!("--port={port}"),
                 &format!("--socket={dir}/data/sock"),
                 &format!("--pid-file={dir}/data/pid"),
+                &format!("--tmpdir={}", self.temporary().display()),
                 MARIADB_LOG,
             ]),
         };
@@ -230,8 +242,12 @@ impl Server {
         command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
     }
 
+    fn whole_log(&self) -> String {
+        fs::read(self.dir.path().join("log")).map(|log| String::from_utf8_lossy(&log).into_owned()).unwrap_or_default()
+    }
+
     pub fn log(&self) -> String {
-        let log = fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
+        let log = self.whole_log();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(20)..].join("\n")
     }
@@ -340,7 +356,7 @@ impl Drop for Server {
         }
         self.kill();
         // Fails where nothing is mounted.
-        let _ = Command::new("umount").arg("-q").arg(self.dir.path()).stderr(Stdio::null()).status();
+        let _ = Command::new("umount").arg("-q").arg(self.data()).stderr(Stdio::null()).status();
     }
 }
 
@@ -372,6 +388,7 @@ fn template(engine: Engine) -> PathBuf {
             let mut make = as_user(engine, Path::new("mariadb-install-db"));
             make.arg("--no-defaults").arg(format!("--datadir={}", data.display()));
             make.args(["--auth-root-authentication-method=normal", "--skip-test-db", MARIADB_LOG]);
+            make.env("TMPDIR", server.temporary());
             make
         }
     };

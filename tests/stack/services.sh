@@ -88,8 +88,10 @@ SQL
 
 start_mariadb() {
   own mysql "$dir/mariadb"
+  # A server that starts removes temporary tables of all others from a folder that they share, and those crash.
+  own mysql "$dir/mariadb-tmp"
   if [ ! -d "$dir/mariadb/mysql" ]; then
-    "${as_mysql[@]}" mariadb-install-db --no-defaults --datadir="$dir/mariadb" --auth-root-authentication-method=normal \
+    TMPDIR=$dir/mariadb-tmp "${as_mysql[@]}" mariadb-install-db --no-defaults --datadir="$dir/mariadb" --auth-root-authentication-method=normal \
       --skip-test-db >"$dir/mariadb.log" 2>&1
   fi
   # Run at every start, before the first connection. The anonymous users of a fresh MariaDB would shadow
@@ -107,7 +109,7 @@ SQL
   chmod 644 "$dir/mariadb.init.sql"
   launch mariadb "${as_mysql[@]}" mariadbd --no-defaults --datadir="$dir/mariadb" --init-file="$dir/mariadb.init.sql" \
     --bind-address=127.0.0.1 --port="$COUNTERSIGN_MARIADB_PORT" --socket="$dir/mariadb/mariadb.sock" \
-    --pid-file="$dir/mariadb/mariadb.pid" --skip-name-resolve --max-connections=200 \
+    --pid-file="$dir/mariadb/mariadb.pid" --tmpdir="$dir/mariadb-tmp" --skip-name-resolve --max-connections=200 \
     --character-set-server=utf8mb4 --server-id=1 --log-bin=binlog --binlog-format=ROW --binlog-row-image=FULL \
     --gtid-domain-id=0 --gtid-strict-mode=ON
 }

@@ -1,0 +1,163 @@
+//! What the daemon is worth on this machine: against the ceiling of the database, against what others do there, and
+//! how that grows. All figures of a table come from one run; `tests/bench/run.sh` makes it, and brings the services.
+//!
+//!     tests/bench/run.sh            every table
+//!     tests/bench/run.sh promise    the tables with these names
+//!     tests/bench/run.sh short      the daemon against the ceiling: fails if the ratio has fallen by half
+
+#![allow(clippy::unwrap_used)]
+// Parts of the real suite, of which this uses some.
+#![allow(dead_code)]
+
+#[path = "../../real/connect.rs"]
+mod connect;
+#[path = "../../real/daemon.rs"]
+mod daemon;
+#[path = "../../real/database.rs"]
+mod database;
+#[path = "../../real/kafka.rs"]
+mod kafka;
+#[path = "../../real/schemas.rs"]
+mod schemas;
+#[path = "../../real/world.rs"]
+mod world;
+
+mod bento;
+mod ceiling;
+mod consumers;
+mod latency;
+mod meter;
+mod payments;
+mod table;
+
+use database::Kind;
+use payments::Payments;
+use table::Table;
+
+fn main() {
+    // cargo says `--bench` to every benchmark.
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["short"] => short(),
+        [] => TABLES.iter().for_each(|(_, make)| make().print()),
+        ref names => {
+            for name in names {
+                let found = TABLES.iter().find(|(known, _)| known == name);
+                let known: Vec<_> = TABLES.iter().map(|(known, _)| *known).collect();
+                found.unwrap_or_else(|| panic!("no table {name}: {known:?} or short")).1().print();
+            }
+        }
+    }
+}
+
+type Make = fn() -> Table;
+
+const TABLES: [(&str, Make); 8] = [
+    ("promise", promise),
+    ("databases", databases),
+    ("partitions", partitions),
+    ("instances", instances),
+    ("inbox", inbox),
+    ("duplicates", duplicates),
+    ("payloads", payloads),
+    ("latency", latency::table),
+];
+
+/// Half of what this ratio was where it was last measured.
+const LEAST: f64 = 0.2;
+
+fn short() {
+    let work = Payments { messages: 60_000, ..Payments::default() };
+    let mut table = Table::new("the daemon against the ceiling of PostgreSQL");
+    let daemon = work.run("short");
+    let ceiling = ceiling::measure(&daemon);
+    table.row("ceiling", &ceiling, None);
+    table.row("countersign", &daemon.score, Some(&ceiling));
+    table.print();
+    let ratio = daemon.score.rate / ceiling.rate;
+    assert!(ratio >= LEAST, "{ratio:.2} of the ceiling, and it was twice {LEAST}");
+}
+
+/// A ledger row a message in PostgreSQL: whoever promises more or less.
+fn promise() -> Table {
+    let work = Payments::default();
+    let mut table = Table::new("one ledger row a message, PostgreSQL, 6 partitions");
+    let daemon = work.run("promise");
+    let ceiling = ceiling::measure(&daemon);
+    table.row("ceiling: inbox, ledger and outbox rows set-based, outbox read and deleted", &ceiling, None);
+    table.row("countersign: inbox row, effect and receipt, Redis", &daemon.score, Some(&ceiling));
+    let off = Payments { gate: "off", ..work.clone() }.run("promise_off");
+    table.row("countersign: the same without a gate", &off.score, Some(&ceiling));
+    let booking = Payments { booking: true, messages: work.messages / 5, ..work.clone() }.run("promise_two");
+    table.row("countersign: ledger row and balance in two steps", &booking.score, Some(&ceiling));
+    table.row("Bento: dedup row and ledger row in one statement, no receipt", &bento::atomic(&work), Some(&ceiling));
+    table.row("Bento: dedupe in Redis, batched inserts, no receipt, loses", &bento::gated(&work), Some(&ceiling));
+    let one = Payments { messages: work.messages / 20, ..work };
+    table.row("a consumer that commits each message", &consumers::one_by_one(&one), Some(&ceiling));
+    table
+}
+
+fn databases() -> Table {
+    let mut table = Table::new("one ledger row a message, 6 partitions, by database");
+    for kind in [Kind::Postgres, Kind::MariaDb, Kind::Sqlite] {
+        let daemon = Payments { kind, messages: 200_000, ..Payments::default() }.run("databases");
+        let ceiling = ceiling::measure(&daemon);
+        table.row(&format!("{kind:?}: ceiling"), &ceiling, None);
+        table.row(&format!("{kind:?}: countersign"), &daemon.score, Some(&ceiling));
+    }
+    table
+}
+
+fn partitions() -> Table {
+    let mut table = Table::new("by partitions");
+    let base = Payments::default().run("partitions");
+    for partitions in [1, 6, 24] {
+        let run = Payments { partitions, ..Payments::default() }.run("partitions");
+        table.row(&format!("{partitions} partitions"), &run.score, Some(&base.score));
+    }
+    table
+}
+
+fn instances() -> Table {
+    let mut table = Table::new("by instances, 6 partitions");
+    let base = Payments::default().run("instances");
+    for instances in [1, 2, 3] {
+        let run = Payments { instances, ..Payments::default() }.run("instances");
+        table.row(&format!("{instances} instances"), &run.score, Some(&base.score));
+    }
+    table
+}
+
+fn inbox() -> Table {
+    let mut table = Table::new("by rows that are in the inbox before, PostgreSQL, warmed up");
+    let base = Payments::default().run("inbox");
+    for rows in [0, 1_000_000, 10_000_000] {
+        let run = Payments { inbox_rows: rows, ..Payments::default() }.run("inbox");
+        table.row(&format!("{rows} rows"), &run.score, Some(&base.score));
+    }
+    table
+}
+
+fn duplicates() -> Table {
+    let mut table = Table::new("by duplicates");
+    let work = Payments::default();
+    let bare = consumers::bare(&work);
+    table.row("a consumer that only reads", &bare, None);
+    for (gate, name) in [("redis", "Redis"), ("off", "no gate")] {
+        for duplicates in [0, 8, 50, 100] {
+            let run = Payments { duplicates, gate, ..work.clone() }.run("duplicates");
+            table.row(&format!("{duplicates} %, {name}"), &run.score, Some(&bare));
+        }
+    }
+    table
+}
+
+fn payloads() -> Table {
+    let mut table = Table::new("by payload");
+    let base = Payments::default().run("payloads");
+    for (payload, messages) in [(200, 300_000), (1_000, 200_000), (20_000, 20_000)] {
+        let run = Payments { payload, messages, ..Payments::default() }.run("payloads");
+        table.row(&format!("{payload} bytes"), &run.score, Some(&base.score));
+    }
+    table
+}
