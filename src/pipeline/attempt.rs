@@ -149,9 +149,9 @@ impl Attempt<'_> {
         };
         let marks = valid_marks(self.items, self.marks, self.lane, &row);
         let rows = self.rows(&marks);
-        let known = self.record(&mut tx, &head, &rows).await?;
+        let known = tx.record_inbox(&head, &rows).await?;
         failpoint::at("after-inbox").await?;
-        let judgements = judge(self.items, &self.shared.inbox, &marks, known.rows, token)?;
+        let judgements = judge(self.items, &self.shared.inbox, &marks, known.rows.as_deref(), token)?;
         let late = self.late(&judgements, known.horizon_ms);
         let queues = self.queues(&mut tx, &judgements).await?;
         let outcomes = match self.apply(&mut tx, &judgements, late, queues).await? {

@@ -43,19 +43,21 @@ pub struct Conflict {
     pub first: (String, i64),
 }
 
-/// Judges all records of a batch in order. `own` is this attempt's token.
+/// Judges all records of a batch in order. `seen` is what the inbox knows of their keys, None where all of them were
+/// new to it; `own` is this attempt's token.
 pub fn judge<'a>(
     items: &'a [Item],
     inbox: &[bool],
     marks: &HashMap<&[u8], &Mark>,
-    seen: Vec<Seen>,
+    seen: Option<&[Seen]>,
     own: i64,
 ) -> Result<Vec<Judgement<'a>>, StoreError> {
-    let rows: HashMap<Vec<u8>, Seen> = seen.into_iter().map(|row| (row.key.clone(), row)).collect();
-    let mut first: HashMap<&[u8], usize> = HashMap::new();
+    let rows: Option<HashMap<&[u8], &Seen>> =
+        seen.map(|seen| seen.iter().map(|row| (row.key.as_slice(), row)).collect());
+    let mut first: HashMap<&[u8], &Item> = HashMap::with_capacity(items.len());
     let mut judgements: Vec<Judgement<'a>> = Vec::with_capacity(items.len());
-    for (index, item) in items.iter().enumerate() {
-        let (key, id) = match &item.entry {
+    for item in items {
+        let key = match &item.entry {
             Entry::Skip(reason) => {
                 judgements.push(Judgement::Skip(*reason));
                 continue;
@@ -64,49 +66,95 @@ pub fn judge<'a>(
                 judgements.push(Judgement::Unrecorded { message });
                 continue;
             }
-            Entry::Message { key, message } => (key.as_slice(), Some(&message.id)),
-            Entry::Faulty(faulty) => (faulty.key.as_slice(), faulty.id.as_ref()),
+            Entry::Message { key, .. } => key.as_slice(),
+            Entry::Faulty(faulty) => faulty.key.as_slice(),
         };
         if marks.contains_key(key) {
             judgements.push(Judgement::Duplicate { seen: None, note: None });
             continue;
         }
-        // A key in neither answer is run again, never guessed: a rival's row may have come and gone in between.
-        let row =
-            rows.get(key).ok_or_else(|| StoreError::Unexpected("an inbox row is neither new nor there".to_owned()))?;
-        if row.message_id.as_deref() != id.map(|id| id.as_str()) {
-            return Err(StoreError::Unexpected("two message ids share one inbox key".to_owned()));
-        }
-        let is_first = row.token == own && !first.contains_key(key);
-        if is_first {
-            first.insert(key, index);
-            judgements.push(match &item.entry {
-                Entry::Message { message, .. } => Judgement::First { key, message },
-                Entry::Faulty(faulty) => Judgement::Park(faulty),
-                Entry::Skip(reason) => Judgement::Skip(*reason),
-            });
-            continue;
-        }
-        judgements.push(repeated(item, row, row.token == own));
+        let former = match first.get(key) {
+            Some(before) => Some(Former::in_batch(before)),
+            None => match &rows {
+                None => None,
+                // A key in neither answer is run again, never guessed: a rival's row may have come and gone in between.
+                Some(rows) => {
+                    let row = rows.get(key).ok_or_else(|| {
+                        StoreError::Unexpected("an inbox row is neither new nor there".to_owned())
+                    })?;
+                    (row.token != own).then(|| Former::in_inbox(row))
+                }
+            },
+        };
+        judgements.push(match (former, &item.entry) {
+            (_, Entry::Skip(reason)) => Judgement::Skip(*reason),
+            (Some(former), _) if former.id != id_of(&item.entry) => {
+                return Err(StoreError::Unexpected("two message ids share one inbox key".to_owned()));
+            }
+            (Some(former), _) => repeated(item, &former),
+            (None, entry) => {
+                first.insert(key, item);
+                match entry {
+                    Entry::Message { key, message } => Judgement::First { key, message },
+                    Entry::Faulty(faulty) => Judgement::Park(faulty),
+                    Entry::Skip(reason) => Judgement::Skip(*reason),
+                }
+            }
+        });
     }
     Ok(judgements)
 }
 
-/// `in_batch`: the first one stands in this very batch, so its final state is not known yet.
-fn repeated<'a>(item: &'a Item, row: &Seen, in_batch: bool) -> Judgement<'a> {
-    let duplicate = |note| Judgement::Duplicate { seen: (!in_batch).then(|| row.clone()), note: Some(note) };
-    let stored = row.digest.as_deref().map(Digest::from_stored);
+fn id_of(entry: &Entry) -> Option<&str> {
+    match entry {
+        Entry::Message { message, .. } => Some(message.id.as_str()),
+        Entry::Faulty(faulty) => faulty.id.as_ref().map(|id| id.as_str()),
+        Entry::Skip(_) => None,
+    }
+}
+
+/// The one that came first under a key.
+struct Former<'a> {
+    id: Option<&'a str>,
+    digest: Option<Digest>,
+    topic: &'a str,
+    partition: i64,
+    /// None if it stands in this very batch: its final state is not known yet.
+    seen: Option<&'a Seen>,
+}
+
+impl<'a> Former<'a> {
+    fn in_batch(item: &'a Item) -> Self {
+        let digest = match &item.entry {
+            Entry::Message { message, .. } => Some(message.digest.clone()),
+            Entry::Faulty(faulty) => Some(faulty.digest.clone()),
+            Entry::Skip(_) => None,
+        };
+        let position = &item.record.position;
+        let partition = i64::from(position.partition);
+        Self { id: id_of(&item.entry), digest, topic: &position.topic, partition, seen: None }
+    }
+
+    fn in_inbox(row: &'a Seen) -> Self {
+        let digest = row.digest.as_deref().map(Digest::from_stored);
+        Self { id: row.message_id.as_deref(), digest, topic: &row.topic, partition: row.partition, seen: Some(row) }
+    }
+}
+
+fn repeated<'a>(item: &'a Item, former: &Former<'_>) -> Judgement<'a> {
+    let duplicate = |note| Judgement::Duplicate { seen: former.seen.cloned(), note: Some(note) };
+    let stored = &former.digest;
     let conflict = |faulty: Faulty, digest: &Digest| {
         let fault = Fault::new("conflict", "this id was used before with other content");
         let faulty = Faulty { class: "conflict", fault, ..faulty };
-        let first = (row.topic.clone(), row.partition);
+        let first = (former.topic.to_owned(), former.partition);
         Judgement::Conflict(Conflict { faulty, digest: digest.as_str().to_owned(), first })
     };
     match &item.entry {
         Entry::Skip(reason) => Judgement::Skip(*reason),
         // Coordinates say that it is the same change; the same row reads differently with and without a schema.
         Entry::Message { message, .. } if message.derived_id => {
-            duplicate(stored.map_or(DigestMatch::Incomparable, |stored| stored.compare(&message.digest)))
+            duplicate(stored.as_ref().map_or(DigestMatch::Incomparable, |stored| stored.compare(&message.digest)))
         }
         Entry::Faulty(faulty) if faulty.derived_id || faulty.class == OPERATOR => duplicate(DigestMatch::Same),
         Entry::Message { key, message } => match compare(stored.as_ref(), &message.digest, item) {

@@ -53,12 +53,12 @@ impl Attempt<'_> {
             let looked = async {
                 let mut tx = self.shared.store.begin().await?;
                 let probe = BatchHead { token: rand::rng().random::<i64>(), ..head.clone() };
-                let known = self.record(&mut tx, &probe, rows).await?;
+                let known = tx.record_inbox(&probe, rows).await?;
                 tx.rollback().await;
                 Ok::<_, StoreError>(known)
             };
             match looked.await {
-                Ok(known) => return Ok(known.rows.iter().any(|row| row.token == head.token)),
+                Ok(known) => return Ok(known.rows.iter().flatten().any(|row| row.token == head.token)),
                 Err(error) if error.meaning() == Meaning::Fatal => return Err(error),
                 Err(_) => tokio::time::sleep(wait).await,
             }

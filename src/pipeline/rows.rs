@@ -6,8 +6,7 @@ use super::Shared;
 use super::attempt::Attempt;
 use super::batch::{Entry, Item};
 use crate::gate::Mark;
-use crate::store::inbox::{BatchHead, Known, NewRow, Status};
-use crate::store::{StoreError, Tx};
+use crate::store::inbox::{NewRow, Status};
 
 impl Attempt<'_> {
     /// The rows to insert if absent, sorted by their keys.
@@ -22,18 +21,6 @@ impl Attempt<'_> {
         rows.sort_by(|a, b| a.key.cmp(b.key));
         rows.dedup_by(|later, first| later.key == first.key);
         rows
-    }
-
-    /// Inserts rows if absent and reads them back.
-    pub(super) async fn record(
-        &self,
-        tx: &mut Tx,
-        head: &BatchHead<'_>,
-        rows: &[NewRow<'_>],
-    ) -> Result<Known, StoreError> {
-        tx.insert_inbox(head, rows).await?;
-        let keys: Vec<&[u8]> = rows.iter().map(|row| row.key).collect();
-        tx.read_inbox(head.pipeline, &keys).await
     }
 }
 

@@ -206,10 +206,8 @@ impl Attempt<'_> {
         };
         let row = new_row(self.shared, self.item)
             .ok_or_else(|| StoreError::Unexpected("a message without a row was to be inserted".to_owned()))?;
-        let key = row.key;
-        tx.insert_inbox(&head, std::slice::from_ref(&row)).await?;
-        let known = tx.read_inbox(&self.shared.pipeline, &[key]).await?;
-        if known.rows.first().is_none_or(|row| row.token != self.token) {
+        let known = tx.record_inbox(&head, std::slice::from_ref(&row)).await?;
+        if known.rows.is_some_and(|rows| rows.first().is_none_or(|row| row.token != self.token)) {
             return Err(StoreError::Unexpected("its inbox row came at this very moment".to_owned()));
         }
         let late = known.horizon_ms.and_then(|horizon| outside_window(message, &self.item.record, horizon));

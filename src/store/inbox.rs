@@ -81,7 +81,8 @@ pub struct Seen {
 /// What the inbox knows of the keys that it was asked for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Known {
-    pub rows: Vec<Seen>,
+    /// None if the insert said that all of them were new.
+    pub rows: Option<Vec<Seen>>,
     /// What was received before may have been purged: whoever is older and seems new cannot be proved to be. In
     /// milliseconds since 1970; None while nothing was purged yet.
     pub horizon_ms: Option<i64>,
@@ -141,24 +142,36 @@ const SET_ASIDE: Sql = Sql {
 };
 
 impl Tx {
-    /// Inserts the rows whose keys are absent. The rows must have different keys and be sorted by them: two
-    /// batches that meet then wait for each other instead of locking each other out.
-    pub async fn insert_inbox(&mut self, head: &BatchHead<'_>, rows: &[NewRow<'_>]) -> Result<(), StoreError> {
+    /// Inserts the rows whose keys are absent and tells what the inbox knows of these keys.
+    pub async fn record_inbox(&mut self, head: &BatchHead<'_>, rows: &[NewRow<'_>]) -> Result<Known, StoreError> {
+        let inserted = self.insert_inbox(head, rows).await?;
+        // MySQL counts a row that is there like one that is new.
+        if self.dialect() != Dialect::MySql && inserted == rows.len() as u64 {
+            let horizon_ms = if rows.is_empty() { None } else { self.purge_horizon(head.pipeline).await? };
+            return Ok(Known { rows: None, horizon_ms });
+        }
+        let keys: Vec<&[u8]> = rows.iter().map(|row| row.key).collect();
+        self.read_inbox(head.pipeline, &keys).await
+    }
+
+    /// The rows must have different keys and be sorted by them: two batches that meet then wait for each other instead of
+    /// locking each other out. The answer counts the rows that were inserted; on MySQL also those that were there.
+    async fn insert_inbox(&mut self, head: &BatchHead<'_>, rows: &[NewRow<'_>]) -> Result<u64, StoreError> {
         debug_assert!(rows.is_sorted_by(|a, b| a.key < b.key), "rows are sorted and their keys differ");
         if rows.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         let dialect = self.dialect();
         if dialect == Dialect::Postgres {
-            self.execute(INSERT_PG, arrays(head, rows)).await?;
-            return Ok(());
+            return self.execute(INSERT_PG, arrays(head, rows)).await;
         }
+        let mut inserted = 0;
         let rows: Vec<_> = rows.iter().map(|row| row_binds(dialect, head, row)).collect();
         for chunk in cut(rows, dialect.max_binds() / COLUMNS, self.statement_bytes()) {
             let sql = format!("{INSERT_ROWS}{}{}", dialect.value_rows(chunk.len(), COLUMNS), IF_ABSENT.of(dialect));
-            self.execute(&sql, chunk.into_iter().flatten().collect()).await?;
+            inserted += self.execute(&sql, chunk.into_iter().flatten().collect()).await?;
         }
-        Ok(())
+        Ok(inserted)
     }
 
     /// Reads what the inbox knows of these keys. A statement of its own, for the insert sees no row that a rival
@@ -166,9 +179,9 @@ impl Tx {
     ///
     /// The purge horizon is read here and not with the fence: a purge that commits between the fence and the insert
     /// has raised it, and a row that the insert found gone must be held against no older one.
-    pub async fn read_inbox(&mut self, pipeline: &str, keys: &[&[u8]]) -> Result<Known, StoreError> {
+    async fn read_inbox(&mut self, pipeline: &str, keys: &[&[u8]]) -> Result<Known, StoreError> {
         let dialect = self.dialect();
-        let mut known = Known { rows: Vec::with_capacity(keys.len()), horizon_ms: None };
+        let (mut rows, mut horizon_ms) = (Vec::with_capacity(keys.len()), None);
         let horizon = purge_horizon(pipeline);
         for chunk in keys.chunks(dialect.max_binds() - 1) {
             let int = dialect.bigint();
@@ -182,13 +195,19 @@ impl Tx {
             let keys = any_of(dialect, &mut binds, chunk);
             let sql = format!("SELECT {columns} FROM countersign_inbox WHERE inbox_key {keys}");
             for row in self.fetch(&sql, binds).await? {
-                if known.horizon_ms.is_none() {
-                    known.horizon_ms = row.opt_text(9)?.as_deref().map(instant_ms).transpose()?;
+                if horizon_ms.is_none() {
+                    horizon_ms = row.opt_text(9)?.as_deref().map(instant_ms).transpose()?;
                 }
-                known.rows.push(seen_row(&row)?);
+                rows.push(seen_row(&row)?);
             }
         }
-        Ok(known)
+        Ok(Known { rows: Some(rows), horizon_ms })
+    }
+
+    async fn purge_horizon(&mut self, pipeline: &str) -> Result<Option<i64>, StoreError> {
+        let sql = format!("SELECT value FROM countersign_meta WHERE name = {}", self.dialect().placeholder(0));
+        let rows = self.fetch(&sql, vec![Bind::Text(purge_horizon(pipeline))]).await?;
+        rows.first().map(|row| instant_ms(&row.text(0)?)).transpose()
     }
 
     /// Writes the state of a row that this transaction inserted or holds.

@@ -7,7 +7,7 @@ use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
 
 use crate::wait::until;
-use crate::world::free_port;
+use crate::ports::free_port;
 
 pub struct Cache {
     pub port: u16,

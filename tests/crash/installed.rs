@@ -49,16 +49,6 @@ pub fn copy(from: &Path, to: &Path) {
     assert!(copied.success(), "{} to {}", from.display(), to.display());
 }
 
-/// Below the range from which the kernel takes ports for clients: it must still be free after a restart.
-pub fn port() -> u16 {
-    loop {
-        let port = rand::random_range(20_000..32_000);
-        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
-}
-
 /// Where tools find the server.
 pub fn tool(name: &str) -> Command {
     let postgres = name.starts_with("pg_");

@@ -14,6 +14,8 @@ mod daemon;
 mod database;
 #[path = "../it/payments.rs"]
 mod payments;
+#[path = "../it/ports.rs"]
+mod ports;
 #[path = "../it/proxy.rs"]
 mod proxy;
 #[path = "../it/wait.rs"]

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use crate::business::Business;
 use crate::daemon::Daemon;
 use crate::wait::{PATIENCE, until};
-use crate::world::{World, everywhere, free_port};
+use crate::ports::free_port;
+use crate::world::{World, everywhere};
 
 /// Where the daemon can be hit, in the order in which a message passes.
 pub const POINTS: [&str; 10] = [

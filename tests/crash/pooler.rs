@@ -11,10 +11,11 @@ use tempfile::TempDir;
 
 use crate::business::Business;
 use crate::database::Engine;
-use crate::installed::{as_user, give, port};
+use crate::installed::{as_user, give};
 use crate::server::{Server, with_servers};
 use crate::service::{Plan, Service};
 use crate::wait::{PATIENCE, until};
+use crate::ports::free_port;
 use crate::world::World;
 
 struct Pooler {
@@ -25,7 +26,7 @@ struct Pooler {
 
 impl Pooler {
     fn before(server: &Server) -> Self {
-        let (dir, port) = (TempDir::new().unwrap(), port());
+        let (dir, port) = (TempDir::new().unwrap(), free_port());
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let file = dir.path().join("ini");
         // auth_type=any takes everybody and needs a user to be named.

@@ -13,10 +13,11 @@ use countersign::store::Store;
 use tempfile::TempDir;
 
 use crate::database::{Engine, open};
-use crate::installed::{as_user, binary, children, copy, give, is_root, port, runs, signal};
+use crate::installed::{as_user, binary, children, copy, give, is_root, runs, signal};
 use crate::proxy::Proxy;
 use crate::wait::PATIENCE;
-use crate::world::{World, free_port, on_each};
+use crate::ports::free_port;
+use crate::world::{World, on_each};
 
 /// Engines that have a server.
 pub const SERVERS: [Engine; 2] = [Engine::Postgres, Engine::MariaDb];
@@ -86,7 +87,7 @@ impl Server {
         let dir = TempDir::new().unwrap();
         // The server's user passes through it.
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let server = Self { engine, port: port(), dir, child: None, options: Vec::new(), number: 1, logged: 0 };
+        let server = Self { engine, port: free_port(), dir, child: None, options: Vec::new(), number: 1, logged: 0 };
         fs::create_dir(server.temporary()).unwrap();
         give(engine, &server.temporary());
         if let Some(megabytes) = megabytes {

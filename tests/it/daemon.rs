@@ -6,7 +6,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::wait::PATIENCE;
-use crate::world::{World, free_port};
+use crate::ports::free_port;
+use crate::world::World;
 
 /// The program under test, without the settings of whoever runs the tests.
 pub fn program() -> Command {

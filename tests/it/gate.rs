@@ -144,7 +144,7 @@ impl Drop for OwnRedis {
 fn a_redis_that_goes_and_comes_back_degrades_readiness_and_nothing_else() {
     on(&[Engine::Postgres], |world| async move {
         world.db.run(TABLES).await;
-        let mut server = OwnRedis::start(crate::world::free_port());
+        let mut server = OwnRedis::start(crate::ports::free_port());
         let url = format!("redis://127.0.0.1:{}", server.port);
         until("the own redis", || async { redis::Client::open(url.as_str()).unwrap().get_connection().ok().map(drop) })
             .await;

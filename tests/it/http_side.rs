@@ -11,7 +11,8 @@ use crate::broker::Rec;
 use crate::database::Engine;
 use crate::payments::{CHARGE, TABLES, payment};
 use crate::wait::until;
-use crate::world::{World, everywhere, free_port, on, parse};
+use crate::ports::free_port;
+use crate::world::{World, everywhere, on, parse};
 
 /// `app::run`, as the command line starts it.
 pub struct Daemon {

@@ -37,6 +37,7 @@ mod payments;
 mod poison;
 mod process;
 #[allow(dead_code, reason = "the crash suite has more use for it")]
+mod ports;
 mod proxy;
 mod reconcile;
 mod redrive;

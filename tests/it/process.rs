@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::daemon::{BATCH, Daemon};
 use crate::payments::{CHARGE, TABLES, payments};
-use crate::world::{World, everywhere, free_port};
+use crate::ports::free_port;
+use crate::world::{World, everywhere};
 
 async fn once_each(world: &World, count: usize) {
     world.booked(count).await;

@@ -109,7 +109,7 @@ fn lanes_that_lock_the_same_rows_in_opposite_orders_lose_nothing_and_park_nothin
 #[test]
 fn a_missing_table_stops_the_lane_with_the_reason_and_once_it_is_there_the_lane_goes_on_by_itself() {
     everywhere(|world| async move {
-        let port = crate::world::free_port();
+        let port = crate::ports::free_port();
         let daemon = crate::http_side::Daemon::start(&world, &format!("[http]\nlisten = \"127.0.0.1:{port}\"\n{BOOK}"));
         let only_one = payments(0..3);
         world.send(&only_one).await;

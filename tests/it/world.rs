@@ -322,10 +322,6 @@ impl Running {
 }
 
 /// A port that was free a moment ago.
-pub fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 fn value_of(line: &str) -> f64 {
     line.rsplit_once(' ').and_then(|(_, value)| value.parse().ok()).unwrap_or(0.0)
 }

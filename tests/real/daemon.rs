@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::ports::free_port;
 use crate::world::{env, holds, run, until};
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_countersign");
@@ -41,7 +41,7 @@ impl Config {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = self.folder.join(format!("{}-{number}.toml", self.name));
-        let listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let listen = format!("127.0.0.1:{}", free_port());
         let Self { name, topics, start, store, retention, gate, receipts, options, routes, folder: _ } = self;
         let options: String = options.iter().map(|(key, value)| format!("\"{key}\" = \"{value}\"\n")).collect();
         let brokers = env("COUNTERSIGN_KAFKA");

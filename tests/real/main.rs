@@ -18,6 +18,8 @@ mod kafka;
 mod killed_connect;
 mod killed_daemon;
 mod matrix;
+#[path = "../it/ports.rs"]
+mod ports;
 mod reconciling;
 mod registry;
 mod schemas;

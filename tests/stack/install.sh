@@ -2,6 +2,7 @@
 # Installs what the test stack needs and is missing: Debian packages by apt, jars by Maven.
 #   install.sh databases   PostgreSQL, MariaDB, Redis and a C compiler: enough for the quick tests
 #   install.sh all         those, and Java, Kafka, Connect, Debezium, Apicurio, kcat
+#   install.sh bench       those, and what the daemon is measured beside: Debezium's JDBC sink, Bento
 # Run again it only looks; that takes well under a second.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -12,9 +13,10 @@ KAFKA=4.3.1
 DEBEZIUM_POSTGRES=3.6.1.Final
 DEBEZIUM_MARIADB=3.5.0.Final
 APICURIO=2.6.13.Final
+BENTO=v1.8.2
 
 what=${1:-}
-case $what in databases | all) ;; *) sed -n '2,5p' "$0"; exit 2 ;; esac
+case $what in databases | all | bench) ;; *) sed -n '2,6p' "$0"; exit 2 ;; esac
 
 need=() # Debian packages
 command_or_package() { command -v "$1" >/dev/null || need+=("$2"); }
@@ -34,11 +36,12 @@ command_or_package redis-server redis-server
 command_or_package psql postgresql-client
 command_or_package pgbouncer pgbouncer
 compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || need+=(postgresql)
-if [ "$what" = all ]; then
+if [ "$what" != databases ]; then
   command_or_package java default-jre-headless
   command_or_package mvn maven
   command_or_package kcat kcat
 fi
+if [ "$what" = bench ]; then command_or_package go golang-go; fi
 
 if [ ${#need[@]} -gt 0 ]; then
   echo "install: apt-get install ${need[*]}"
@@ -53,7 +56,7 @@ if [ ${#need[@]} -gt 0 ]; then
   apt-get update -qq
   apt-get install -y -qq --no-install-recommends "${need[@]}" >/dev/null
 fi
-[ "$what" = all ] || exit 0
+[ "$what" != databases ] || exit 0
 
 mkdir -p "$COUNTERSIGN_STACK_CACHE"
 cd "$COUNTERSIGN_STACK_CACHE"
@@ -117,3 +120,27 @@ fi
 unpack "archives/debezium-connector-postgres-$DEBEZIUM_POSTGRES-plugin.tar.gz" plugins/debezium-postgres
 unpack "archives/debezium-connector-mariadb-$DEBEZIUM_MARIADB-plugin.tar.gz" plugins/debezium-mariadb
 unpack "archives/apicurio-registry-app-$APICURIO-all.tar.gz" registry
+[ "$what" = bench ] || exit 0
+
+maven bench alone "io.debezium:debezium-connector-jdbc:$DEBEZIUM_POSTGRES:tar.gz:plugin"
+unpack "bench/debezium-connector-jdbc-$DEBEZIUM_POSTGRES-plugin.tar.gz" plugins/debezium-jdbc
+if [ ! -x "bento-$BENTO" ]; then
+  echo "install: bento $BENTO"
+  rm -rf bento-build
+  mkdir bento-build
+  # With the components that it is measured with; the whole takes several times as long.
+  {
+    printf 'package main\n\nimport (\n\t"context"\n\n'
+    printf '\t_ "github.com/warpstreamlabs/bento/public/components/%s"\n' io kafka pure redis sql
+    printf '\t"github.com/warpstreamlabs/bento/public/service"\n)\n\nfunc main() { service.RunCLI(context.Background()) }\n'
+  } >bento-build/main.go
+  (
+    cd bento-build
+    go mod init bench
+    go get "github.com/warpstreamlabs/bento@$BENTO"
+    go mod tidy
+    go build -ldflags "-X main.Version=$BENTO" -o "../bento-$BENTO" .
+  )
+  rm -rf bento-build
+fi
+ln -sf "bento-$BENTO" bento

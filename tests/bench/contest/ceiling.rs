@@ -39,9 +39,10 @@ fn stage(run: &Run) {
     bank.run(&format!(
         "CREATE TABLE staged AS SELECT ROW_NUMBER() OVER (ORDER BY i.inbox_key) AS n, {}, l.account, l.amount, \
          REPLACE('{sample}', '{id}', i.message_id) AS receipt, \
-         CONCAT('{}', i.message_id) AS receipt_id FROM countersign_inbox i JOIN ledger l ON l.message_id = i.message_id",
+         SUBSTR(i.message_id, {}) AS receipt_id FROM countersign_inbox i JOIN ledger l ON l.message_id = i.message_id",
         columns.join(", "),
-        &receipt_id[..receipt_id.len() - id.len()],
+        // Of the same length, and as different.
+        id.len() - receipt_id.len() + 1,
     ));
     bank.run("CREATE UNIQUE INDEX staged_n ON staged (n)");
     bank.run(match bank.kind {

@@ -29,7 +29,7 @@ fn reader(topic: &str) -> BaseConsumer {
 pub fn bare(work: &Payments) -> Score {
     let (_world, _bank, topic) = work.set_up("bare");
     let consumer = reader(&topic);
-    let mut next = || drop(consumer.poll(Duration::from_secs(10)).expect("a record").unwrap());
+    let next = || drop(consumer.poll(Duration::from_secs(10)).expect("a record").unwrap());
     next();
     let meter = Meter::start(&[std::process::id()]);
     (1..work.messages).for_each(|_| next());

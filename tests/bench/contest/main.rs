@@ -17,6 +17,8 @@ mod daemon;
 mod database;
 #[path = "../../real/kafka.rs"]
 mod kafka;
+#[path = "../../it/ports.rs"]
+mod ports;
 #[path = "../../real/schemas.rs"]
 mod schemas;
 #[path = "../../real/world.rs"]
@@ -27,6 +29,7 @@ mod ceiling;
 mod consumers;
 mod latency;
 mod meter;
+mod mirror;
 mod payments;
 mod table;
 
@@ -52,8 +55,9 @@ fn main() {
 
 type Make = fn() -> Table;
 
-const TABLES: [(&str, Make); 8] = [
+const TABLES: [(&str, Make); 9] = [
     ("promise", promise),
+    ("mirror", mirror::table),
     ("databases", databases),
     ("partitions", partitions),
     ("instances", instances),

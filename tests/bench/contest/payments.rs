@@ -69,7 +69,9 @@ impl Payments {
             "CREATE TABLE ledger (message_id {text} NOT NULL, account {text} NOT NULL, amount numeric(12,2) NOT NULL)"
         ));
         bank.run(&format!("CREATE TABLE accounts (id {text} PRIMARY KEY, balance numeric(14,2) NOT NULL)"));
-        (0..100).for_each(|n| drop(bank.run(&format!("INSERT INTO accounts VALUES ('b-{n}', 100000000)"))));
+        for n in 0..100 {
+            bank.run(&format!("INSERT INTO accounts VALUES ('b-{n}', 100000000)"));
+        }
         bank
     }
 
@@ -133,7 +135,9 @@ steps = [{{ sql = "INSERT INTO ledger (message_id, account, amount) VALUES (:met
         until_delivered(&bank);
         let score = meter.stop(before + self.messages - already);
         println!("  applied {applied:.0}/s, told {:.0}/s", score.rate);
-        daemons.into_iter().for_each(|daemon| drop(daemon.terminate(30)));
+        for daemon in daemons {
+            daemon.terminate(30);
+        }
         Run { world, bank, messages: self.messages, score }
     }
 }
@@ -143,7 +147,7 @@ fn until_applied(bank: &Database, records: u64) {
 }
 
 fn until_delivered(bank: &Database) {
-    look(|| bank.number("SELECT COUNT(*) FROM (SELECT 1 FROM countersign_outbox LIMIT 1) AS some") == 0, "receipts");
+    look(|| bank.number("SELECT COUNT(*) FROM (SELECT 1 FROM countersign_outbox LIMIT 1) AS found") == 0, "receipts");
 }
 
 /// Looks seldom enough not to be a load itself.
