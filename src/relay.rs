@@ -16,8 +16,9 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::FutureExt as _;
+use futures::stream::{self, StreamExt as _};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
@@ -27,6 +28,7 @@ use crate::kafka::Publisher;
 use crate::kafka::producer::LONGEST_FLIGHT;
 use crate::metrics::Metrics;
 use crate::pipeline::status::{LaneName, Lanes};
+use crate::pipeline::undelivered::Undelivered;
 use crate::store::outbox::{Pending, PendingReceipt};
 use crate::store::{Store, StoreError};
 
@@ -40,12 +42,14 @@ pub struct Relay {
     pub owner: String,
     pub metrics: Metrics,
     /// Told by every commit that left receipts.
-    pub wake: Arc<Notify>,
+    pub undelivered: Arc<Undelivered>,
 }
 
 /// Receipts of one lane in one round.
 const ROUND: usize = 2000;
-/// Looks without being woken: receipts that others left, receipts that failed.
+/// Lanes whose receipts are on their way at the same time.
+pub const AT_ONCE: usize = 4;
+/// All lanes are looked at this often: for receipts that others left, receipts that failed.
 const LOOK: Duration = Duration::from_secs(1);
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 /// How long nobody else delivers a lane's receipts after the process that did has died.
@@ -59,6 +63,8 @@ struct Duty {
     own: Vec<LaneName>,
     held: Vec<LaneName>,
     renewed: Option<Instant>,
+    /// When all own lanes were looked at.
+    all: Option<Instant>,
     /// When the lanes of others were looked at.
     looked: Option<Instant>,
 }
@@ -88,7 +94,7 @@ impl Relay {
             };
             let woken = async {
                 if wait == LOOK {
-                    self.wake.notified().await;
+                    self.undelivered.told().await;
                 } else {
                     std::future::pending().await
                 }
@@ -116,14 +122,28 @@ impl Relay {
     /// One round over the own lanes and now and then over those of nobody; true if there may be more.
     async fn step(&self, duty: &mut Duty) -> Result<bool, StoreError> {
         self.renew(duty).await?;
-        let mut more = false;
-        for lane in &duty.held {
-            match self.deliver(Some(lane)).await? {
+        let told = self.undelivered.take();
+        // Whatever was told is lost with an error: then all are looked at.
+        let since = duty.all.take();
+        let told = told.filter(|_| since.is_some_and(|at| at.elapsed() < LOOK));
+        let (since, mut more) = (since.filter(|_| told.is_some()).unwrap_or_else(Instant::now), false);
+        // None is dropped for another's error: what is in flight is waited for.
+        let due = duty.held.iter().filter(|lane| told.as_ref().is_none_or(|told| told.contains(*lane)));
+        let rounds: Vec<_> = due.map(|lane| async move { (lane, self.deliver(Some(lane)).await) }.boxed()).collect();
+        for (lane, round) in stream::iter(rounds).buffer_unordered(AT_ONCE).collect::<Vec<_>>().await {
+            match round? {
                 Round::Done => {}
-                Round::More => more = true,
-                Round::Lapsed => duty.renewed = None,
+                Round::More => {
+                    self.undelivered.of(lane);
+                    more = true;
+                }
+                Round::Lapsed => {
+                    self.undelivered.of(lane);
+                    duty.renewed = None;
+                }
             }
         }
+        duty.all = Some(since);
         // Looking for them asks for the whole outbox, so not with every commit of the own lanes.
         if duty.looked.is_none_or(|at| at.elapsed() >= LOOK) {
             let left = self.others(&duty.held).await?;
@@ -154,6 +174,8 @@ impl Relay {
             Err(_) => Vec::new(),
         };
         duty.own = own;
+        // What came new to it may have waited for long.
+        duty.all = None;
         taken.map(drop)
     }
 
@@ -236,12 +258,10 @@ impl Relay {
     fn observe(&self, delivered: &[&PendingReceipt]) {
         let pipeline = &[&*self.pipeline];
         self.metrics.receipts_delivered.with_label_values(pipeline).inc_by(delivered.len() as u64);
-        let now = jiff::Timestamp::now();
+        let (now, seconds) =
+            (jiff::Timestamp::now().as_millisecond(), self.metrics.receipt_delivery.with_label_values(pipeline));
         for receipt in delivered {
-            if let Ok(created) = receipt.created_at.parse::<jiff::Timestamp>() {
-                let seconds = now.duration_since(created).as_secs_f64().max(0.0);
-                self.metrics.receipt_delivery.with_label_values(pipeline).observe(seconds);
-            }
+            seconds.observe((now - receipt.created_ms).max(0) as f64 / 1000.0);
         }
     }
 }
@@ -284,7 +304,7 @@ mod tests {
             receipt_id: format!("r-{id}"),
             receipt_key: key.to_owned(),
             receipt: String::new(),
-            created_at: String::new(),
+            created_ms: 0,
         };
         let receipts = [receipt(1, "a"), receipt(2, "b"), receipt(3, "a"), receipt(4, "b"), receipt(5, "c")];
         let ids = |acknowledged: &[i64]| -> Vec<i64> {

@@ -74,6 +74,7 @@ impl Sweeper {
     pub async fn round(&self) -> Result<bool, StoreError> {
         let queues = self.shared.by_key.contains(&true);
         let due = self.shared.store.due_waiting(&self.shared.pipeline, queues, ROUND).await?;
+        let any = !due.is_empty();
         let round = Round {
             more: AtomicBool::new(due.len() == ROUND as usize),
             down: AtomicBool::new(false),
@@ -81,7 +82,9 @@ impl Sweeper {
             queues,
         };
         try_join_all((0..AT_ONCE).map(|_| self.work(&round))).await?;
-        self.shared.receipts.notify_one();
+        if any {
+            self.shared.receipts.of_any();
+        }
         Ok(round.more.into_inner())
     }
 

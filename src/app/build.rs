@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::AppError;
@@ -25,6 +25,7 @@ use crate::pipeline::status::Lanes;
 use crate::pipeline::{Observed, PipelineOptions, RetryPolicy, Shared, Turns, unique_word};
 use crate::purge::{Purger, Walks};
 use crate::registry::{Flavour, Ids, Registry};
+use crate::relay;
 use crate::route::TopicPattern;
 use crate::store::{Store, StoreError, StoreOptions};
 use crate::supervisor::{Health, PipelineView};
@@ -77,6 +78,11 @@ pub fn reader_settings(config: &Config) -> ReaderSettings {
         park_unrouted: config.pipeline.unrouted == config::Unrouted::Park,
         decode: decode_options(config),
     }
+}
+
+/// A store with few connections gives every lane the same chance as everybody else.
+fn slots(config: &Config) -> usize {
+    (config.store.pool as usize).saturating_sub(relay::AT_ONCE).max(1)
 }
 
 fn open_gate(config: &Config) -> Result<Arc<dyn Gate>, AppError> {
@@ -159,8 +165,9 @@ impl Pipeline {
             options: pipeline_options(&config),
             metrics,
             turns: Turns::default(),
+            slots: Semaphore::new(slots(&config)),
             unrouted: Mutex::default(),
-            receipts: Arc::new(Notify::new()),
+            receipts: Arc::default(),
             observer: None,
         };
         let view = PipelineView { lookup: lookup(&config, store), lanes: Lanes::default(), health: Health::default() };

@@ -56,7 +56,7 @@ impl Replayer {
                 lanes: Lanes::default(),
                 owner: unique_word(),
                 metrics: shared.metrics.clone(),
-                wake: Arc::clone(&shared.receipts),
+                undelivered: Arc::clone(&shared.receipts),
             })
         });
         Ok(Self { shared, relay, stop })
@@ -104,7 +104,7 @@ impl Replayer {
             if left == 0 || tokio::time::Instant::now() >= until {
                 return Ok(left);
             }
-            self.shared.receipts.notify_one();
+            self.shared.receipts.of_any();
             tokio::time::sleep(LOOK).await;
         }
     }

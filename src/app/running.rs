@@ -66,7 +66,7 @@ impl Running {
                 lanes: self.view.lanes.clone(),
                 owner: unique_word(),
                 metrics: self.shared.metrics.clone(),
-                wake: Arc::clone(&self.shared.receipts),
+                undelivered: Arc::clone(&self.shared.receipts),
             };
             let stop = relay_stop.clone();
             relaying.spawn(async move { relay.run(stop).await });

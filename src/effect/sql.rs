@@ -12,7 +12,7 @@ use super::targets::{Name, targets};
 use super::{Delivery, Effect, culprit};
 use crate::decision::{Outcome, Refusal, RefusalKind};
 use crate::receipt::code;
-use crate::store::bind::cut;
+use crate::store::bind::{Array, cut};
 use crate::store::{Bind, Column, Dialect, Meaning, StoreError, Tx, column};
 
 pub struct SqlEffect {
@@ -211,13 +211,12 @@ impl SqlEffect {
             let sql = prepared.many.as_deref().ok_or_else(|| StoreError::Unexpected("no set-based form".to_owned()))?;
             for chunk in cut(rows, usize::MAX, tx.statement_bytes()) {
                 let count = chunk.len() as u64;
-                let mut columns = vec![Vec::with_capacity(chunk.len()); width];
-                for row in chunk {
-                    for (column, bind) in columns.iter_mut().zip(row) {
-                        column.push(text_of(bind)?);
-                    }
-                }
-                all &= tx.execute(sql, columns.into_iter().map(Bind::Texts).collect()).await? == count;
+                let columns = (0..width).map(|column| {
+                    let values: Vec<_> = chunk.iter().map(|row| text_of(&row[column])).collect::<Result<_, _>>()?;
+                    Ok(Bind::Array(Array::texts(values)))
+                });
+                let columns: Vec<Bind> = columns.collect::<Result<_, StoreError>>()?;
+                all &= tx.execute(sql, columns).await? == count;
             }
             return Ok(all);
         }
@@ -331,7 +330,7 @@ pub(super) fn parked(unbindable: Unbindable) -> Outcome {
 }
 
 /// A value of an array of texts, in whose form Postgres gets every value.
-fn text_of(bind: Bind) -> Result<Option<String>, StoreError> {
+fn text_of(bind: &Bind) -> Result<Option<&str>, StoreError> {
     match bind {
         Bind::Text(text) => Ok(Some(text)),
         Bind::Null => Ok(None),
@@ -342,9 +341,7 @@ fn text_of(bind: Bind) -> Result<Option<String>, StoreError> {
         | Bind::Float(_)
         | Bind::Decimal(_)
         | Bind::Bytes(_)
-        | Bind::Ints(_)
-        | Bind::Texts(_)
-        | Bind::Blobs(_) => Err(StoreError::Unexpected("a value that is no text, for an array of texts".to_owned())),
+        | Bind::Array(_) => Err(StoreError::Unexpected("a value that is no text, for an array of texts".to_owned())),
     }
 }
 
@@ -354,10 +351,10 @@ mod tests {
 
     #[test]
     fn no_value_becomes_null_on_its_way_into_an_array() {
-        assert_eq!(text_of(Bind::Null).unwrap(), None);
-        assert_eq!(text_of(Bind::text("x")).unwrap().as_deref(), Some("x"));
+        assert_eq!(text_of(&Bind::Null).unwrap(), None);
+        assert_eq!(text_of(&Bind::text("x")).unwrap(), Some("x"));
         for bind in [Bind::Int(1), Bind::Bytes(vec![1]), Bind::Bool(true), Bind::Decimal("1".to_owned())] {
-            assert!(text_of(bind).is_err());
+            assert!(text_of(&bind).is_err());
         }
     }
 }

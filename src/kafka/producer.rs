@@ -22,7 +22,7 @@ pub const LONGEST_FLIGHT: Duration = ACKNOWLEDGED.saturating_add(Duration::from_
 
 /// Delivers receipts.
 ///
-/// Called by one task at a time, and answers within [`LONGEST_FLIGHT`]. The ids that come back were acknowledged; every
+/// Answers within [`LONGEST_FLIGHT`]. Called for several lanes at the same time, never twice for one. The ids that come back were acknowledged; every
 /// other receipt may have been delivered too and is given again, so consumers must tolerate repeats. Receipts of one key
 /// are delivered in the order in which they are given.
 #[async_trait]
@@ -44,7 +44,7 @@ impl KafkaPublisher {
         config
             // Order per key and no repeats within one life of the producer.
             .set("enable.idempotence", "true")
-            .set("linger.ms", "5")
+            .set("linger.ms", "1")
             .set("compression.type", "lz4")
             .set("message.timeout.ms", ACKNOWLEDGED.as_millis().to_string());
         let producer = Mutex::new(config.create()?);

@@ -46,13 +46,6 @@ pub struct Faulty {
     pub digest: Digest,
 }
 
-impl Faulty {
-    /// The Kafka key of its receipts.
-    pub fn receipt_key(&self) -> &str {
-        self.correlation_id.as_deref().or(self.id.as_ref().map(MessageId::as_str)).unwrap_or("")
-    }
-}
-
 /// Why a record is parked that an operator gave up.
 pub(super) fn skipped() -> Fault {
     Fault::new(code::SKIPPED_BY_OPERATOR, "skipped by an operator")

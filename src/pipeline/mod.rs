@@ -23,13 +23,14 @@ mod standing;
 pub mod status;
 pub mod tenure;
 mod turns;
+pub mod undelivered;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rand::Rng as _;
-use tokio::sync::Notify;
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::decision::{PausePolicy, RecordOutcome};
@@ -42,6 +43,7 @@ use crate::store::Store;
 
 use batch::ReaderSettings;
 pub use turns::Turns;
+use undelivered::Undelivered;
 
 /// What all lanes of one pipeline share.
 pub struct Shared {
@@ -62,10 +64,13 @@ pub struct Shared {
     pub options: PipelineOptions,
     pub metrics: Metrics,
     pub turns: Turns,
+    /// Transactions of lanes at the same time: fewer than there are connections, so that lanes, however many, leave some
+    /// to the relay, or receipts would wait for the end of the backlog.
+    pub slots: Semaphore,
     /// Topics of which it was said that they have records without a route.
     pub unrouted: Mutex<BTreeSet<Arc<str>>>,
     /// Wakes the relay after a commit that left receipts.
-    pub receipts: Arc<Notify>,
+    pub receipts: Arc<Undelivered>,
     /// Told of every record's outcome after its commit, if anybody wants to know.
     pub observer: Option<UnboundedSender<Observed>>,
 }

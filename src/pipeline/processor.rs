@@ -17,6 +17,7 @@ use super::letter::waiting_line;
 use super::settle::OPERATOR;
 use super::status::{LaneState, Lanes};
 use crate::debezium::event::Fault;
+use crate::decision::RecordOutcome;
 use crate::failpoint;
 use crate::gate::{GateAnswer, GateKey, Mark};
 use crate::receipt::code;
@@ -96,6 +97,16 @@ impl Processor {
         answer
     }
 
+    fn tell_relay(&self, committed: &Committed) {
+        let conflict = committed.outcomes.iter().any(|recorded| recorded.outcome == RecordOutcome::Conflict);
+        if conflict {
+            // Its receipt may go the way of another lane.
+            self.shared.receipts.of_any();
+        } else if committed.receipts > 0 {
+            self.shared.receipts.of(&(Arc::clone(&self.lane.key.topic), self.lane.key.partition));
+        }
+    }
+
     /// The keys of messages that have inbox rows, each once.
     fn claimable(&self, items: &[Item]) -> Vec<Vec<u8>> {
         let mut seen = HashSet::new();
@@ -134,9 +145,9 @@ impl Processor {
             }
             let Range { start, end } = piece.range.clone();
             let next = items.get(end).map_or(next_offset, |item| item.record.position.offset);
-            let turn = tokio::select! {
+            let (turn, slot) = tokio::select! {
                 () = self.stop.cancelled() => return Err(Halt::Stopped),
-                turn = self.shared.turns.take() => turn,
+                both = async { (self.shared.turns.take().await, self.shared.slots.acquire().await) } => both,
             };
             let attempt = Attempt {
                 shared: &self.shared,
@@ -150,7 +161,7 @@ impl Processor {
                 aside: piece.aside.as_deref(),
             };
             let attempted = attempt.run().await;
-            drop(turn);
+            drop((turn, slot));
             match attempted {
                 Ok(Attempted::Committed(committed)) => {
                     self.known_next.fetch_max(next, Ordering::Relaxed);
@@ -161,9 +172,7 @@ impl Processor {
                     if let Some(reason) = &committed.paused {
                         error!(topic = %self.lane.key.topic, partition = self.lane.key.partition, "the lane pauses: {reason}");
                     }
-                    if committed.receipts > 0 {
-                        self.shared.receipts.notify_one();
-                    }
+                    self.tell_relay(&committed);
                     done(next, &committed);
                 }
                 Ok(Attempted::NeedsSavepoints) => push_chunks(&mut todo, start..end),

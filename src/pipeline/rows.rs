@@ -11,16 +11,17 @@ use crate::store::inbox::{NewRow, Status};
 impl Attempt<'_> {
     /// The rows to insert if absent, sorted by their keys.
     pub(super) fn rows(&self, marks: &HashMap<&[u8], &Mark>) -> Vec<NewRow<'_>> {
-        let mut rows: Vec<NewRow<'_>> = Vec::with_capacity(self.items.len());
-        for item in self.items {
-            if let Some(row) = new_row(self.shared, item).filter(|row| !marks.contains_key(row.key)) {
-                rows.push(row);
-            }
-        }
+        let keyed = self.items.iter().filter_map(|item| match &item.entry {
+            Entry::Skip(_) => None,
+            Entry::Message { message, .. } if !self.shared.inbox[message.route] => None,
+            Entry::Message { key, .. } => Some((key.as_slice(), item)),
+            Entry::Faulty(faulty) => Some((faulty.key.as_slice(), item)),
+        });
+        let mut keyed: Vec<(&[u8], &Item)> = keyed.filter(|(key, _)| !marks.contains_key(key)).collect();
         // Stable: of several records with one key the first stays.
-        rows.sort_by(|a, b| a.key.cmp(b.key));
-        rows.dedup_by(|later, first| later.key == first.key);
-        rows
+        keyed.sort_by(|(a, _), (b, _)| a.cmp(b));
+        keyed.dedup_by(|(later, _), (first, _)| later == first);
+        keyed.into_iter().filter_map(|(_, item)| new_row(self.shared, item)).collect()
     }
 }
 
@@ -42,7 +43,6 @@ pub(crate) fn new_row<'i>(shared: &'i Shared, item: &'i Item) -> Option<NewRow<'
             digest: Some(message.digest.as_str()),
             correlation_id: message.correlation_id.as_deref(),
             source_app: message.source_app.as_deref(),
-            receipt_key: message.correlation_id.as_deref().unwrap_or(message.id.as_str()),
             offset: position.offset,
             source_instance: message.event.source.as_ref().map(|source| &*source.name),
         },
@@ -57,7 +57,6 @@ pub(crate) fn new_row<'i>(shared: &'i Shared, item: &'i Item) -> Option<NewRow<'
             digest: Some(faulty.digest.as_str()),
             correlation_id: faulty.correlation_id.as_deref(),
             source_app: faulty.source_app.as_deref(),
-            receipt_key: faulty.receipt_key(),
             offset: position.offset,
             source_instance: None,
         },

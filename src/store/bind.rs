@@ -5,15 +5,15 @@ use std::ops::Range;
 use sqlx::encode::{Encode, IsNull};
 use sqlx::error::BoxDynError;
 use sqlx::mysql::{MySqlArguments, MySqlRow, MySqlTypeInfo};
-use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::postgres::{PgArgumentBuffer, PgArguments, PgRow, PgTypeInfo};
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::types::BigDecimal;
-use sqlx::{Arguments, MySql, Row, Type};
+use sqlx::{Arguments, MySql, Postgres, Row, Type};
 
 use super::dialect::Dialect;
 use super::error::StoreError;
 
-/// One bound value. The array forms exist for `unnest` on Postgres alone.
+/// One bound value. Arrays exist on Postgres alone.
 ///
 /// Nulls have a type: a prepared statement keeps the parameter types of its first use.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,9 +29,92 @@ pub enum Bind {
     /// Exact decimal text. MySQL gets it as DECIMAL: a string would be compared and computed as a double.
     Decimal(String),
     Bytes(Vec<u8>),
-    Ints(Vec<Option<i64>>),
-    Texts(Vec<Option<String>>),
-    Blobs(Vec<Option<Vec<u8>>>),
+    Array(Array),
+}
+
+/// Values for `unnest`, in the form in which PostgreSQL gets them: many short values in one piece of memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Array {
+    of: Of,
+    length: i32,
+    nulls: bool,
+    /// Each value behind its length.
+    values: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    Texts,
+    Ints,
+    Blobs,
+}
+
+impl Array {
+    pub fn texts<'v>(values: impl IntoIterator<Item = Option<&'v str>>) -> Self {
+        Self::of(Of::Texts, values.into_iter().map(|value| value.map(str::as_bytes)))
+    }
+
+    pub fn blobs<'v>(values: impl IntoIterator<Item = Option<&'v [u8]>>) -> Self {
+        Self::of(Of::Blobs, values)
+    }
+
+    pub fn ints(values: impl IntoIterator<Item = i64>) -> Self {
+        Self::of(Of::Ints, values.into_iter().map(|value| Some(value.to_be_bytes())))
+    }
+
+    fn of(of: Of, values: impl IntoIterator<Item = Option<impl AsRef<[u8]>>>) -> Self {
+        let mut array = Self { of, length: 0, nulls: false, values: Vec::new() };
+        for value in values {
+            array.length += 1;
+            match value.as_ref().map(AsRef::as_ref) {
+                // A statement is cut long before a value gets there.
+                Some(value) => {
+                    array.values.extend(i32::try_from(value.len()).unwrap_or(i32::MAX).to_be_bytes());
+                    array.values.extend_from_slice(value);
+                }
+                None => {
+                    array.nulls = true;
+                    array.values.extend((-1_i32).to_be_bytes());
+                }
+            }
+        }
+        array
+    }
+}
+
+impl Type<Postgres> for Array {
+    fn type_info() -> PgTypeInfo {
+        <Vec<String> as Type<Postgres>>::type_info()
+    }
+}
+
+impl Encode<'_, Postgres> for Array {
+    fn encode_by_ref(&self, buf: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
+        // The number of the type, as in the catalogue of every PostgreSQL.
+        let element = match self.of {
+            Of::Texts => 25_i32,
+            Of::Ints => 20,
+            Of::Blobs => 17,
+        };
+        // One dimension, whether there are nulls, the type, how many, and the number of the first.
+        for number in [1, i32::from(self.nulls), element, self.length, 1] {
+            buf.extend(number.to_be_bytes());
+        }
+        buf.extend_from_slice(&self.values);
+        Ok(IsNull::No)
+    }
+
+    fn produces(&self) -> Option<PgTypeInfo> {
+        Some(match self.of {
+            Of::Texts => <Vec<String> as Type<Postgres>>::type_info(),
+            Of::Ints => <Vec<i64> as Type<Postgres>>::type_info(),
+            Of::Blobs => <Vec<Vec<u8>> as Type<Postgres>>::type_info(),
+        })
+    }
+
+    fn size_hint(&self) -> usize {
+        20 + self.values.len()
+    }
 }
 
 impl Bind {
@@ -58,9 +141,7 @@ impl Bind {
             Self::Int(_) | Self::Float(_) => 8,
             Self::Text(text) | Self::Decimal(text) => text.len(),
             Self::Bytes(bytes) => bytes.len(),
-            Self::Ints(ints) => ints.len() * 12,
-            Self::Texts(texts) => texts.iter().map(|t| 4 + t.as_ref().map_or(0, String::len)).sum(),
-            Self::Blobs(blobs) => blobs.iter().map(|b| 4 + b.as_ref().map_or(0, Vec::len)).sum(),
+            Self::Array(array) => array.values.len(),
         }
     }
 }
@@ -111,7 +192,7 @@ macro_rules! arguments {
                 Bind::Float(value) => arguments.add(value),
                 Bind::Text(value) | Bind::Decimal(value) => arguments.add(value),
                 Bind::Bytes(value) => arguments.add(value),
-                Bind::Ints(_) | Bind::Texts(_) | Bind::Blobs(_) => Err("arrays are bound on Postgres alone".into()),
+                Bind::Array(_) => Err("arrays are bound on Postgres alone".into()),
             }
             .map_err(encode_error)?;
         }
@@ -136,7 +217,7 @@ pub(super) fn listed<T>(dialect: Dialect, binds: &mut Vec<Bind>, values: &[T], b
 pub(super) fn any_of<K: AsRef<[u8]>>(dialect: Dialect, binds: &mut Vec<Bind>, keys: &[K]) -> String {
     match dialect {
         Dialect::Postgres => {
-            binds.push(Bind::Blobs(keys.iter().map(|key| Some(key.as_ref().to_vec())).collect()));
+            binds.push(Bind::Array(Array::blobs(keys.iter().map(|key| Some(key.as_ref())))));
             format!("= ANY(${})", binds.len())
         }
         Dialect::MySql | Dialect::Sqlite => {
@@ -147,9 +228,7 @@ pub(super) fn any_of<K: AsRef<[u8]>>(dialect: Dialect, binds: &mut Vec<Bind>, ke
 
 pub(super) fn pg_arguments(binds: Vec<Bind>) -> Result<PgArguments, StoreError> {
     arguments!(binds, PgArguments, |arguments: &mut PgArguments, bind| match bind {
-        Bind::Ints(values) => Own::Added(arguments.add(values)),
-        Bind::Texts(values) => Own::Added(arguments.add(values)),
-        Bind::Blobs(values) => Own::Added(arguments.add(values)),
+        Bind::Array(values) => Own::Added(arguments.add(values)),
         other => Own::Common(other),
     })
 }

@@ -1,6 +1,6 @@
 //! The inbox: one row a message, and the proof of its effect.
 
-use super::bind::{any_of, cut};
+use super::bind::{Array, any_of, cut};
 use super::meta::{instant_ms, purge_horizon, time_bind};
 use super::{Bind, Dialect, Sql, StoreError, StoreRow, Tx};
 
@@ -58,7 +58,6 @@ pub struct NewRow<'a> {
     pub digest: Option<&'a str>,
     pub correlation_id: Option<&'a str>,
     pub source_app: Option<&'a str>,
-    pub receipt_key: &'a str,
     pub offset: i64,
     pub source_instance: Option<&'a str>,
 }
@@ -98,17 +97,8 @@ pub struct Verdict<'a> {
 
 const COLUMNS: usize = 19;
 
-const INSERT_PG: &str = "INSERT INTO countersign_inbox \
-    (inbox_key, scope, route, message_id, status, code, reason, digest, correlation_id, source_app, receipt_key, \
-     kafka_offset, source_instance, pipeline, topic, kafka_partition, attempt_token, received_at, finished_at) \
-    SELECT u.*, $14, $15, CAST($16 AS integer), $17, CAST($18 AS timestamptz), \
-     CASE WHEN u.status IN ('SUCCESS', 'FAILED') THEN CAST($18 AS timestamptz) END \
-    FROM unnest(CAST($1 AS bytea[]), CAST($2 AS text[]), CAST($3 AS text[]), CAST($4 AS text[]), CAST($5 AS text[]), \
-     CAST($6 AS text[]), CAST($7 AS text[]), CAST($8 AS text[]), CAST($9 AS text[]), CAST($10 AS text[]), \
-     CAST($11 AS text[]), CAST($12 AS bigint[]), CAST($13 AS text[])) \
-     AS u(inbox_key, scope, route, message_id, status, code, reason, digest, correlation_id, source_app, receipt_key, \
-     kafka_offset, source_instance) \
-    ON CONFLICT (inbox_key) DO NOTHING";
+/// What the rows of a batch mostly have in common.
+const SHARED: [&str; 7] = ["scope", "route", "status", "code", "reason", "source_app", "source_instance"];
 
 const INSERT_ROWS: &str = "INSERT INTO countersign_inbox \
     (inbox_key, scope, route, message_id, status, code, reason, digest, correlation_id, source_app, receipt_key, \
@@ -163,7 +153,9 @@ impl Tx {
         }
         let dialect = self.dialect();
         if dialect == Dialect::Postgres {
-            return self.execute(INSERT_PG, arrays(head, rows)).await;
+            let first = shared(&rows[0]);
+            let alike = rows.iter().all(|row| shared(row) == first);
+            return self.execute(&insert_pg(alike), arrays(head, rows, alike)).await;
         }
         let mut inserted = 0;
         let rows: Vec<_> = rows.iter().map(|row| row_binds(dialect, head, row)).collect();
@@ -246,28 +238,59 @@ impl Tx {
     }
 }
 
-fn arrays(head: &BatchHead<'_>, rows: &[NewRow<'_>]) -> Vec<Bind> {
-    let texts = |field: fn(&NewRow<'_>) -> Option<String>| Bind::Texts(rows.iter().map(field).collect());
-    vec![
-        Bind::Blobs(rows.iter().map(|row| Some(row.key.to_vec())).collect()),
-        texts(|row| Some(row.scope.to_owned())),
-        texts(|row| Some(row.route.to_owned())),
-        texts(|row| row.message_id.map(str::to_owned)),
-        texts(|row| Some(row.status.as_str().to_owned())),
-        texts(|row| row.code.map(str::to_owned)),
-        texts(|row| row.reason.map(str::to_owned)),
-        texts(|row| row.digest.map(str::to_owned)),
-        texts(|row| row.correlation_id.map(str::to_owned)),
-        texts(|row| row.source_app.map(str::to_owned)),
-        texts(|row| Some(row.receipt_key.to_owned())),
-        Bind::Ints(rows.iter().map(|row| Some(row.offset)).collect()),
-        texts(|row| row.source_instance.map(str::to_owned)),
+fn shared<'a>(row: &NewRow<'a>) -> [Option<&'a str>; SHARED.len()] {
+    let status = Some(row.status.as_str());
+    [Some(row.scope), Some(row.route), status, row.code, row.reason, row.source_app, row.source_instance]
+}
+
+/// What is the same in all rows is sent once: every array costs the server as much as a column that it writes.
+fn insert_pg(alike: bool) -> String {
+    let places = (6..).take(SHARED.len());
+    let each = |of: fn(usize, &str) -> String| places.clone().zip(SHARED).map(move |(n, name)| of(n, name));
+    let (arrays, names, values): (String, String, Vec<String>) = if alike {
+        (String::new(), String::new(), each(|n, _| format!("CAST(${n} AS text)")).collect())
+    } else {
+        let arrays = each(|n, _| format!(", CAST(${n} AS text[])")).collect();
+        (arrays, each(|_, name| format!(", {name}")).collect(), each(|_, name| format!("u.{name}")).collect())
+    };
+    let (status, values) = (&values[2], values.join(", "));
+    format!(
+        "INSERT INTO countersign_inbox (inbox_key, message_id, digest, correlation_id, receipt_key, kafka_offset, {}, \
+         pipeline, topic, kafka_partition, attempt_token, received_at, finished_at) \
+         SELECT u.inbox_key, u.message_id, u.digest, u.correlation_id, COALESCE(u.correlation_id, u.message_id, ''), \
+         u.kafka_offset, {values}, $13, $14, CAST($15 AS integer), $16, CAST($17 AS timestamptz), \
+         CASE WHEN {status} IN ('SUCCESS', 'FAILED') THEN CAST($17 AS timestamptz) END \
+         FROM unnest(CAST($1 AS bytea[]), CAST($2 AS text[]), CAST($3 AS text[]), CAST($4 AS text[]), \
+         CAST($5 AS bigint[]){arrays}) AS u(inbox_key, message_id, digest, correlation_id, kafka_offset{names}) \
+         ON CONFLICT (inbox_key) DO NOTHING",
+        SHARED.join(", ")
+    )
+}
+
+fn arrays(head: &BatchHead<'_>, rows: &[NewRow<'_>], alike: bool) -> Vec<Bind> {
+    fn texts<'r, 'a>(rows: &'r [NewRow<'a>], field: impl Fn(&'r NewRow<'a>) -> Option<&'a str>) -> Bind {
+        Bind::Array(Array::texts(rows.iter().map(field)))
+    }
+    let mut binds = vec![
+        Bind::Array(Array::blobs(rows.iter().map(|row| Some(row.key)))),
+        texts(rows, |row| row.message_id),
+        texts(rows, |row| row.digest),
+        texts(rows, |row| row.correlation_id),
+        Bind::Array(Array::ints(rows.iter().map(|row| row.offset))),
+    ];
+    if alike {
+        binds.extend(shared(&rows[0]).map(Bind::opt_text));
+    } else {
+        binds.extend((0..SHARED.len()).map(|n| texts(rows, |row| shared(row)[n])));
+    }
+    binds.extend([
         Bind::text(head.pipeline),
         Bind::text(head.topic),
         Bind::Int(i64::from(head.partition)),
         Bind::Int(head.token),
         Bind::text(head.now),
-    ]
+    ]);
+    binds
 }
 
 fn row_binds(dialect: Dialect, head: &BatchHead<'_>, row: &NewRow<'_>) -> [Bind; COLUMNS] {
@@ -286,7 +309,7 @@ fn row_binds(dialect: Dialect, head: &BatchHead<'_>, row: &NewRow<'_>) -> [Bind;
         Bind::opt_text(row.digest),
         Bind::opt_text(row.correlation_id),
         Bind::opt_text(row.source_app),
-        Bind::text(row.receipt_key),
+        Bind::text(row.correlation_id.or(row.message_id).unwrap_or_default()),
         Bind::Int(row.offset),
         Bind::opt_text(row.source_instance),
         Bind::text(head.pipeline),

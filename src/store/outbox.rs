@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::bind::cut;
+use super::bind::{Array, cut};
 use super::lease::left;
-use super::meta::{clock, time_bind, time_text};
+use super::meta::{clock, time_bind};
 use super::{Bind, Dialect, Store, StoreError, StoreRow, Tx};
 
 /// A receipt on its way.
@@ -24,7 +24,8 @@ pub struct PendingReceipt {
     pub receipt_id: String,
     pub receipt_key: String,
     pub receipt: String,
-    pub created_at: String,
+    /// Milliseconds since 1970 by the database's clock.
+    pub created_ms: i64,
 }
 
 /// The oldest receipts of a lane, and what is left of the lease that they were asked for with.
@@ -42,6 +43,12 @@ const INSERT_PG: &str = "INSERT INTO countersign_outbox \
     SELECT u.receipt_id, u.receipt_key, u.receipt, $4, $5, CAST($6 AS integer), CAST($7 AS timestamptz) \
     FROM unnest(CAST($1 AS text[]), CAST($2 AS text[]), CAST($3 AS text[])) \
     WITH ORDINALITY AS u(receipt_id, receipt_key, receipt, n) ORDER BY u.n";
+
+/// Each row by its number. Of `receipt_id = ANY(…)` a prepared statement would look through the whole array for each row,
+/// and a join it would plan by what it takes for the size of a table that is empty now and long a moment later.
+const DELETE_PG: &str = "DELETE FROM countersign_outbox WHERE ctid = ANY(ARRAY(SELECT o.place \
+    FROM unnest(CAST($1 AS bigint[]), CAST($2 AS text[])) AS d(id, receipt_id), LATERAL (SELECT ctid AS place \
+    FROM countersign_outbox WHERE id = d.id AND receipt_id = d.receipt_id OFFSET 0) AS o))";
 
 const INSERT_ROWS: &str = "INSERT INTO countersign_outbox \
     (receipt_id, receipt_key, receipt, pipeline, topic, kafka_partition, created_at) VALUES ";
@@ -67,13 +74,14 @@ impl Tx {
             time_bind(dialect, now),
         ];
         if dialect == Dialect::Postgres {
-            let (mut ids, mut keys, mut texts) = (Vec::new(), Vec::new(), Vec::new());
-            for receipt in receipts {
-                ids.push(Some(receipt.receipt_id));
-                keys.push(Some(receipt.receipt_key));
-                texts.push(Some(receipt.receipt));
-            }
-            let mut binds = vec![Bind::Texts(ids), Bind::Texts(keys), Bind::Texts(texts)];
+            let texts = |field: fn(&NewReceipt) -> &str| {
+                Bind::Array(Array::texts(receipts.iter().map(|receipt| Some(field(receipt)))))
+            };
+            let mut binds = vec![
+                texts(|receipt| &receipt.receipt_id),
+                texts(|receipt| &receipt.receipt_key),
+                texts(|receipt| &receipt.receipt),
+            ];
             binds.extend(head);
             return self.execute(INSERT_PG, binds).await.map(drop);
         }
@@ -105,9 +113,9 @@ impl Store {
         let (condition, mut binds) = lane_condition(dialect, pipeline, lane, 1);
         binds.insert(0, Bind::text(lease));
         let sql = format!(
-            "SELECT id, receipt_key, receipt, {}, receipt_id, (SELECT value FROM countersign_meta WHERE name = {}), {} \
-             FROM countersign_outbox WHERE {condition} ORDER BY id LIMIT {limit}",
-            time_text(dialect, "created_at"),
+            "SELECT id, receipt_key, receipt, {}, receipt_id, (SELECT value FROM countersign_meta WHERE name = {}), \
+             (SELECT {}) FROM countersign_outbox WHERE {condition} ORDER BY id LIMIT {limit}",
+            dialect.since_1970("created_at"),
             dialect.placeholder(0),
             clock(dialect),
         );
@@ -121,29 +129,63 @@ impl Store {
                 id: row.int(0)?,
                 receipt_key: row.text(1)?,
                 receipt: row.text(2)?,
-                created_at: row.text(3)?,
+                created_ms: row.int(3)?,
                 receipt_id: row.text(4)?,
             })
         };
         Ok(Pending { receipts: rows.iter().map(receipt).collect::<Result<_, StoreError>>()?, lease })
     }
 
-    /// The lanes that have receipts waiting; None stands for receipts without a place.
+    /// The lanes that have receipts waiting; None stands for receipts without a place. Each is found by the index, one
+    /// after the other: of a long queue only the heads are looked at.
     pub async fn lanes_with_receipts(&self, pipeline: &str) -> Result<Vec<Option<(Arc<str>, i32)>>, StoreError> {
+        let (mut lanes, mut last) = (Vec::new(), None);
+        loop {
+            let next = match &last {
+                None => self.lane_behind(pipeline, "topic IS NOT NULL", Vec::new()).await?,
+                Some((topic, partition)) => {
+                    let place = |index| self.dialect().placeholder(index);
+                    let topic = || Bind::text(topic);
+                    let same = format!("topic = {} AND kafka_partition > {partition}", place(1));
+                    match self.lane_behind(pipeline, &same, vec![topic()]).await? {
+                        None => self.lane_behind(pipeline, &format!("topic > {}", place(1)), vec![topic()]).await?,
+                        found => found,
+                    }
+                }
+            };
+            let Some((topic, partition)) = next else { break };
+            lanes.push(Some((Arc::from(topic.as_str()), partition)));
+            last = Some((topic, partition));
+        }
+        let place = self.dialect().placeholder(0);
+        let nowhere =
+            format!("SELECT id FROM countersign_outbox WHERE pipeline = {place} AND topic IS NULL ORDER BY id LIMIT 1");
+        if !self.read(&nowhere, vec![Bind::text(pipeline)]).await?.is_empty() {
+            lanes.push(None);
+        }
+        Ok(lanes)
+    }
+
+    /// The first lane with receipts of those that meet a condition.
+    async fn lane_behind(
+        &self,
+        pipeline: &str,
+        condition: &str,
+        binds: Vec<Bind>,
+    ) -> Result<Option<(String, i32)>, StoreError> {
         let dialect = self.dialect();
-        let int = dialect.bigint();
         let sql = format!(
-            "SELECT DISTINCT topic, CAST(kafka_partition AS {int}) FROM countersign_outbox WHERE pipeline = {}",
+            "SELECT topic, CAST(kafka_partition AS {}) FROM countersign_outbox WHERE pipeline = {} AND {condition} \
+             ORDER BY topic, kafka_partition LIMIT 1",
+            dialect.bigint(),
             dialect.placeholder(0)
         );
-        let rows = self.read(&sql, vec![Bind::text(pipeline)]).await?;
-        let lane = |row: &StoreRow| {
-            let (Some(topic), Some(partition)) = (row.opt_text(0)?, row.opt_int(1)?) else { return Ok(None) };
-            let partition = i32::try_from(partition)
-                .map_err(|_| StoreError::Unexpected("an outbox row without a partition".to_owned()))?;
-            Ok(Some((Arc::from(topic), partition)))
-        };
-        rows.iter().map(lane).collect()
+        let binds = std::iter::once(Bind::text(pipeline)).chain(binds).collect();
+        let rows = self.read(&sql, binds).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let partition = i32::try_from(row.int(1)?)
+            .map_err(|_| StoreError::Unexpected("an outbox row without a partition".to_owned()))?;
+        Ok(Some((row.text(0)?, partition)))
     }
 
     /// Removes receipts that the broker has acknowledged. Not by their numbers alone: a store that went back meanwhile
@@ -155,10 +197,10 @@ impl Store {
             let ids = chunk.iter().map(|receipt| receipt.receipt_id.as_str());
             let (sql, binds) = match dialect {
                 Dialect::Postgres => (
-                    "DELETE FROM countersign_outbox WHERE id = ANY($1) AND receipt_id = ANY($2)".to_owned(),
+                    DELETE_PG.to_owned(),
                     vec![
-                        Bind::Ints(numbers.map(Some).collect()),
-                        Bind::Texts(ids.map(|id| Some(id.to_owned())).collect()),
+                        Bind::Array(Array::ints(numbers)),
+                        Bind::Array(Array::texts(ids.map(Some))),
                     ],
                 ),
                 Dialect::MySql | Dialect::Sqlite => {

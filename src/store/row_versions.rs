@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::bind::any_of;
+use super::bind::{Array, any_of};
 use super::{Bind, Dialect, StoreError, Tx};
 
 /// What the guard knows of one row. It outlives the row's delete, so that a late update does not raise the dead.
@@ -105,10 +105,10 @@ impl Tx {
                     vec![
                         Bind::text(pipeline),
                         Bind::text(table),
-                        Bind::Blobs(chunk.iter().map(|(hash, _)| Some(hash.to_vec())).collect()),
-                        Bind::Texts(chunk.iter().map(|(_, version)| Some(version.lineage.clone())).collect()),
-                        Bind::Texts(chunk.iter().map(|(_, version)| Some(version.position.clone())).collect()),
-                        Bind::Ints(chunk.iter().map(|(_, version)| Some(deleted(version))).collect()),
+                        Bind::Array(Array::blobs(chunk.iter().map(|(hash, _)| Some(&hash[..])))),
+                        Bind::Array(Array::texts(chunk.iter().map(|(_, version)| Some(&*version.lineage)))),
+                        Bind::Array(Array::texts(chunk.iter().map(|(_, version)| Some(&*version.position)))),
+                        Bind::Array(Array::ints(chunk.iter().map(|(_, version)| deleted(version)))),
                     ],
                 ),
                 Dialect::MySql | Dialect::Sqlite => {

@@ -10,11 +10,11 @@ use async_trait::async_trait;
 use countersign::kafka::Publisher;
 use countersign::kafka::producer::LONGEST_FLIGHT;
 use countersign::metrics::Metrics;
+use countersign::pipeline::undelivered::Undelivered;
 use countersign::pipeline::status::{LaneName, LaneState, Lanes};
 use countersign::relay::{Relay, lease_name};
 use countersign::store::Store;
 use countersign::store::outbox::{NewReceipt, PendingReceipt};
-use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -98,7 +98,7 @@ fn lane(world: &World, partition: i32) -> LaneName {
 struct Process {
     stop: CancellationToken,
     task: JoinHandle<()>,
-    wake: Arc<Notify>,
+    undelivered: Arc<Undelivered>,
 }
 
 impl Process {
@@ -108,7 +108,7 @@ impl Process {
         for lane in own {
             lanes.set(lane, LaneState::Running);
         }
-        let wake = Arc::new(Notify::new());
+        let undelivered = Arc::new(Undelivered::default());
         let relay = Relay {
             pipeline: world.name.as_str().into(),
             store: world.db.store.clone(),
@@ -116,11 +116,11 @@ impl Process {
             lanes,
             owner: owner.to_owned(),
             metrics: Metrics::new(),
-            wake: Arc::clone(&wake),
+            undelivered: Arc::clone(&undelivered),
         };
         let stop = CancellationToken::new();
         let token = stop.clone();
-        Self { stop, task: tokio::spawn(async move { relay.run(token).await }), wake }
+        Self { stop, task: tokio::spawn(async move { relay.run(token).await }), undelivered }
     }
 
     async fn stop(self) {
@@ -155,7 +155,7 @@ fn a_lease_that_another_took_meanwhile_ends_the_deliveries_at_once() {
         let process = Process::start(&world, &broker, "a", std::slice::from_ref(&own));
         until("the first round", || async { (broker.delivered().len() == 2000).then_some(()) }).await;
         stays(Duration::from_millis(2500), "nothing behind the first round", || async {
-            process.wake.notify_one();
+            process.undelivered.of_any();
             broker.delivered().len() == 2000
         })
         .await;
@@ -178,7 +178,7 @@ fn a_lane_that_two_processes_think_theirs_is_never_in_two_flights_and_keeps_its_
         for n in 0..60 {
             enqueue(&world, Some(&own[0]), &names(n * 3..n * 3 + 3)).await;
             for process in [&first, &second, &stranger] {
-                process.wake.notify_one();
+                process.undelivered.of_any();
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -208,7 +208,7 @@ fn a_flight_begins_only_with_a_lease_that_outlasts_it() {
             let short = now + Duration::from_secs(2 * n);
             hold(&world.db.store, &broker.lease, &format!("a {short}")).await;
             enqueue(&world, Some(&own), &names(n as usize..n as usize + 1)).await;
-            process.wake.notify_one();
+            process.undelivered.of_any();
             until("its delivery", || async { (broker.delivered().len() > n as usize).then_some(()) }).await;
         }
         process.stop().await;

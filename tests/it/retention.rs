@@ -215,7 +215,6 @@ fn a_purge_between_fence_and_insert_does_not_make_an_old_message_new() {
             digest: None,
             correlation_id: None,
             source_app: None,
-            receipt_key: "k",
             offset: 1,
             source_instance: None,
         };

@@ -71,7 +71,7 @@ const TABLES: [(&str, Make); 9] = [
 const LEAST: f64 = 0.2;
 
 fn short() {
-    let work = Payments { messages: 60_000, ..Payments::default() };
+    let work = Payments { messages: 150_000, ..Payments::default() };
     let mut table = Table::new("the daemon against the ceiling of PostgreSQL");
     let daemon = work.run("short");
     let ceiling = ceiling::measure(&daemon);
@@ -112,34 +112,33 @@ fn databases() -> Table {
     table
 }
 
-fn partitions() -> Table {
-    let mut table = Table::new("by partitions");
-    let base = Payments::default().run("partitions");
-    for partitions in [1, 6, 24] {
-        let run = Payments { partitions, ..Payments::default() }.run("partitions");
-        table.row(&format!("{partitions} partitions"), &run.score, Some(&base.score));
+/// Each beside the first.
+fn grown(title: &str, name: &str, rows: impl IntoIterator<Item = (String, Payments)>) -> Table {
+    let mut table = Table::new(title);
+    let mut first = None;
+    for (what, work) in rows {
+        let score = work.run(name).score;
+        table.row(&what, &score, Some(first.get_or_insert(score)));
     }
     table
+}
+
+fn partitions() -> Table {
+    let rows =
+        [6, 1, 24].map(|partitions| (format!("{partitions} partitions"), Payments { partitions, ..Payments::default() }));
+    grown("by partitions", "partitions", rows)
 }
 
 fn instances() -> Table {
-    let mut table = Table::new("by instances, 6 partitions");
-    let base = Payments::default().run("instances");
-    for instances in [1, 2, 3] {
-        let run = Payments { instances, ..Payments::default() }.run("instances");
-        table.row(&format!("{instances} instances"), &run.score, Some(&base.score));
-    }
-    table
+    let rows =
+        [1, 2, 3].map(|instances| (format!("{instances} instances"), Payments { instances, ..Payments::default() }));
+    grown("by instances, 6 partitions", "instances", rows)
 }
 
 fn inbox() -> Table {
-    let mut table = Table::new("by rows that are in the inbox before, PostgreSQL, warmed up");
-    let base = Payments::default().run("inbox");
-    for rows in [0, 1_000_000, 10_000_000] {
-        let run = Payments { inbox_rows: rows, ..Payments::default() }.run("inbox");
-        table.row(&format!("{rows} rows"), &run.score, Some(&base.score));
-    }
-    table
+    let rows = [0, 1_000_000, 10_000_000]
+        .map(|rows| (format!("{rows} rows"), Payments { inbox_rows: rows, ..Payments::default() }));
+    grown("by rows that are in the inbox before, PostgreSQL, warmed up", "inbox", rows)
 }
 
 fn duplicates() -> Table {
@@ -157,11 +156,8 @@ fn duplicates() -> Table {
 }
 
 fn payloads() -> Table {
-    let mut table = Table::new("by payload");
-    let base = Payments::default().run("payloads");
-    for (payload, messages) in [(200, 300_000), (1_000, 200_000), (20_000, 20_000)] {
-        let run = Payments { payload, messages, ..Payments::default() }.run("payloads");
-        table.row(&format!("{payload} bytes"), &run.score, Some(&base.score));
-    }
-    table
+    let rows = [(200, 300_000), (1_000, 200_000), (20_000, 20_000)].map(|(payload, messages)| {
+        (format!("{payload} bytes"), Payments { payload, messages, ..Payments::default() })
+    });
+    grown("by payload", "payloads", rows)
 }
