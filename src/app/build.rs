@@ -165,7 +165,7 @@ impl Pipeline {
             options: pipeline_options(&config),
             metrics,
             turns: Turns::default(),
-            slots: Semaphore::new(slots(&config)),
+            slots: Arc::new(Semaphore::new(slots(&config))),
             unrouted: Mutex::default(),
             receipts: Arc::default(),
             observer: None,

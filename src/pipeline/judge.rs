@@ -79,9 +79,9 @@ pub fn judge<'a>(
                 None => None,
                 // A key in neither answer is run again, never guessed: a rival's row may have come and gone in between.
                 Some(rows) => {
-                    let row = rows.get(key).ok_or_else(|| {
-                        StoreError::Unexpected("an inbox row is neither new nor there".to_owned())
-                    })?;
+                    let row = rows
+                        .get(key)
+                        .ok_or_else(|| StoreError::Unexpected("an inbox row is neither new nor there".to_owned()))?;
                     (row.token != own).then(|| Former::in_inbox(row))
                 }
             },

@@ -234,6 +234,7 @@ impl Work<'_> {
             known_next: AtomicI64::new(0),
             // A former owner may have stood for a reason that is gone.
             told: Mutex::new(Some((String::new(), Instant::now()))),
+            slot: Mutex::default(),
         };
         let mut reader = Reader::new(Arc::clone(&self.shared.reader));
         let options = &self.shared.options;
@@ -272,6 +273,9 @@ impl Work<'_> {
             };
             let mut waiting = VecDeque::from(fetched.records);
             loop {
+                if let Err(halt) = processor.take_slot().await {
+                    return halt;
+                }
                 let mut items = match processor.read(&mut reader, &mut waiting).await {
                     Ok(items) => items,
                     Err(halt) => return halt,
@@ -292,6 +296,8 @@ impl Work<'_> {
                     return halt;
                 }
                 self.reader.hand_over(before);
+                drop(items);
+                processor.leave_slot();
                 if waiting.is_empty() {
                     break;
                 }

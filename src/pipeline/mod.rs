@@ -64,9 +64,10 @@ pub struct Shared {
     pub options: PipelineOptions,
     pub metrics: Metrics,
     pub turns: Turns,
-    /// Transactions of lanes at the same time: fewer than there are connections, so that lanes, however many, leave some
-    /// to the relay, or receipts would wait for the end of the backlog.
-    pub slots: Semaphore,
+    /// Lanes with a batch in their hands at the same time: fewer than there are connections, so that lanes, however many,
+    /// leave some to the relay, or receipts would wait for the end of the backlog. What a batch takes of memory is taken
+    /// so many times.
+    pub slots: Arc<Semaphore>,
     /// Topics of which it was said that they have records without a route.
     pub unrouted: Mutex<BTreeSet<Arc<str>>>,
     /// Wakes the relay after a commit that left receipts.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rand::Rng as _;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
@@ -44,6 +45,8 @@ pub struct Processor {
     pub known_next: AtomicI64,
     /// What people were told last of why the lane stands, and when.
     pub told: Mutex<Option<(String, Instant)>>,
+    /// Held while there is a batch, and not while the lane stands.
+    pub slot: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -145,9 +148,10 @@ impl Processor {
             }
             let Range { start, end } = piece.range.clone();
             let next = items.get(end).map_or(next_offset, |item| item.record.position.offset);
-            let (turn, slot) = tokio::select! {
+            self.take_slot().await?;
+            let turn = tokio::select! {
                 () = self.stop.cancelled() => return Err(Halt::Stopped),
-                both = async { (self.shared.turns.take().await, self.shared.slots.acquire().await) } => both,
+                turn = self.shared.turns.take() => turn,
             };
             let attempt = Attempt {
                 shared: &self.shared,
@@ -161,7 +165,7 @@ impl Processor {
                 aside: piece.aside.as_deref(),
             };
             let attempted = attempt.run().await;
-            drop((turn, slot));
+            drop(turn);
             match attempted {
                 Ok(Attempted::Committed(committed)) => {
                     self.known_next.fetch_max(next, Ordering::Relaxed);

@@ -92,6 +92,7 @@ impl Replay {
             stop: self.stop.clone(),
             known_next: AtomicI64::new(0),
             told: Mutex::default(),
+            slot: Mutex::default(),
         };
         processor.lane.generation = match self.generations.get(&name) {
             Some(generation) => *generation,

@@ -19,7 +19,7 @@ impl Attempt<'_> {
         });
         let mut keyed: Vec<(&[u8], &Item)> = keyed.filter(|(key, _)| !marks.contains_key(key)).collect();
         // Stable: of several records with one key the first stays.
-        keyed.sort_by(|(a, _), (b, _)| a.cmp(b));
+        keyed.sort_by_key(|(key, _)| *key);
         keyed.dedup_by(|(later, _), (first, _)| later == first);
         keyed.into_iter().filter_map(|(_, item)| new_row(self.shared, item)).collect()
     }

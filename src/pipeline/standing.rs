@@ -1,8 +1,9 @@
 //! A lane that stands says why: to its process, and in its row for whoever has no view of that.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::OwnedSemaphorePermit;
 use tracing::debug;
 
 use super::processor::{Halt, Processor};
@@ -13,6 +14,29 @@ const TELL: Duration = Duration::from_secs(1);
 const TOLD: Duration = Duration::from_secs(2);
 
 impl Processor {
+    /// Waits until this lane may have a batch in its hands.
+    pub(super) async fn take_slot(&self) -> Result<(), Halt> {
+        if self.slot().is_some() {
+            return Ok(());
+        }
+        tokio::select! {
+            () = self.stop.cancelled() => Err(Halt::Stopped),
+            // Never closed: an error would mean nothing else.
+            slot = Arc::clone(&self.shared.slots).acquire_owned() => {
+                *self.slot() = slot.ok();
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn leave_slot(&self) {
+        *self.slot() = None;
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Option<OwnedSemaphorePermit>> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn lane_name(&self) -> LaneName {
         (Arc::clone(&self.lane.key.topic), self.lane.key.partition)
     }
@@ -52,6 +76,7 @@ impl Processor {
 
     /// Stands still for a while, unless the lane is asked to end. The group membership is kept by the polling thread.
     pub(super) async fn stand(&self, state: LaneState, wait: Duration) -> Result<(), Halt> {
+        self.leave_slot();
         let news = self.news(&state);
         self.lanes.set(&self.lane_name(), state);
         if let Some(why) = news {

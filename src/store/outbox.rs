@@ -198,10 +198,7 @@ impl Store {
             let (sql, binds) = match dialect {
                 Dialect::Postgres => (
                     DELETE_PG.to_owned(),
-                    vec![
-                        Bind::Array(Array::ints(numbers)),
-                        Bind::Array(Array::texts(ids.map(Some))),
-                    ],
+                    vec![Bind::Array(Array::ints(numbers)), Bind::Array(Array::texts(ids.map(Some)))],
                 ),
                 Dialect::MySql | Dialect::Sqlite => {
                     let list = dialect.value_rows(1, chunk.len());

@@ -6,8 +6,8 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
 
-use crate::wait::until;
 use crate::ports::free_port;
+use crate::wait::until;
 
 pub struct Cache {
     pub port: u16,

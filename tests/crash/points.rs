@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use crate::business::Business;
 use crate::daemon::Daemon;
-use crate::wait::{PATIENCE, until};
 use crate::ports::free_port;
+use crate::wait::{PATIENCE, until};
 use crate::world::{World, everywhere};
 
 /// Where the daemon can be hit, in the order in which a message passes.

@@ -12,10 +12,10 @@ use tempfile::TempDir;
 use crate::business::Business;
 use crate::database::Engine;
 use crate::installed::{as_user, give};
+use crate::ports::free_port;
 use crate::server::{Server, with_servers};
 use crate::service::{Plan, Service};
 use crate::wait::{PATIENCE, until};
-use crate::ports::free_port;
 use crate::world::World;
 
 struct Pooler {

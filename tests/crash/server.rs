@@ -14,9 +14,9 @@ use tempfile::TempDir;
 
 use crate::database::{Engine, open};
 use crate::installed::{as_user, binary, children, copy, give, is_root, runs, signal};
+use crate::ports::free_port;
 use crate::proxy::Proxy;
 use crate::wait::PATIENCE;
-use crate::ports::free_port;
 use crate::world::{World, on_each};
 
 /// Engines that have a server.

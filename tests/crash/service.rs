@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use crate::business::Business;
 use crate::daemon::Daemon;
-use crate::wait::PATIENCE;
 use crate::ports::free_port;
+use crate::wait::PATIENCE;
 use crate::world::World;
 
 /// How a service is run.

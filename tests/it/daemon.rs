@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::wait::PATIENCE;
 use crate::ports::free_port;
+use crate::wait::PATIENCE;
 use crate::world::World;
 
 /// The program under test, without the settings of whoever runs the tests.

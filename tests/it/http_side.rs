@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 use crate::broker::Rec;
 use crate::database::Engine;
 use crate::payments::{CHARGE, TABLES, payment};
-use crate::wait::until;
 use crate::ports::free_port;
+use crate::wait::until;
 use crate::world::{World, everywhere, on, parse};
 
 /// `app::run`, as the command line starts it.

@@ -35,9 +35,9 @@ mod parked_ids;
 mod pause;
 mod payments;
 mod poison;
+mod ports;
 mod process;
 #[allow(dead_code, reason = "the crash suite has more use for it")]
-mod ports;
 mod proxy;
 mod reconcile;
 mod redrive;

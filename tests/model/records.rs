@@ -88,8 +88,8 @@ impl Records {
     /// What a record is, by the crate's rule, once the inbox has answered with this row.
     pub fn judge(&self, (lane, offset): (usize, usize), row: Option<ShortRow>) -> Option<Found> {
         let items = &self.lanes[lane].1[offset..=offset];
-        let seen = row.map(|row| self.seen(&items[0], row)).into_iter().collect();
-        let judged = judge(items, &[true], &HashMap::new(), seen, 1).ok()?;
+        let seen: Vec<Seen> = row.map(|row| self.seen(&items[0], row)).into_iter().collect();
+        let judged = judge(items, &[true], &HashMap::new(), Some(&seen), 1).ok()?;
         judged.first().map(found)
     }
 
@@ -107,8 +107,14 @@ impl Records {
             let own = ShortRow { content, own: true, lane: lane as u8, offset: offset as i8 };
             seen.push(self.seen(item, rows[at].unwrap_or(own)));
         }
-        let judged = judge(items, &[true], &HashMap::new(), seen, 1).unwrap();
-        judged.iter().map(found).collect()
+        let judged = |seen: Option<&[Seen]>| -> Vec<Found> {
+            judge(items, &[true], &HashMap::new(), seen, 1).unwrap().iter().map(found).collect()
+        };
+        let answer = judged(Some(&seen));
+        if rows.iter().all(Option::is_none) {
+            assert_eq!(judged(None), answer, "an insert that says that all are new says as much as the rows");
+        }
+        answer
     }
 
     fn seen(&self, item: &Item, row: ShortRow) -> Seen {

@@ -35,7 +35,7 @@ impl Check<'_> {
             heartbeat_interval: heartbeat.unwrap_or_else(|| HEARTBEAT.min(session_timeout / 3)),
             max_poll_interval,
             buffer: self.buffer(raw.buffer),
-            buffer_records: raw.buffer_records.map_or(2000, |n| n as usize),
+            buffer_records: raw.buffer_records.map_or(1000, |n| n as usize),
             options: self.client_options(options, hook),
         }
     }

@@ -109,7 +109,8 @@ impl Ceiling {
     async fn write(&self, from: u64, to: u64) -> Result<(), StoreError> {
         let place = |index| self.store.dialect().placeholder(index);
         let range = format!("FROM staged WHERE n > {} AND n <= {} ORDER BY n", place(0), place(1));
-        let effect = format!("INSERT INTO ledger (message_id, account, amount) SELECT message_id, account, amount {range}");
+        let effect =
+            format!("INSERT INTO ledger (message_id, account, amount) SELECT message_id, account, amount {range}");
         let inbox = format!("INSERT INTO countersign_inbox ({INBOX}) SELECT {INBOX} {range}");
         let outbox = format!(
             "INSERT INTO countersign_outbox (receipt_id, receipt_key, receipt, pipeline, topic, kafka_partition, created_at) \

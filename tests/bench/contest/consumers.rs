@@ -15,7 +15,10 @@ use crate::world::{block_on, env};
 
 fn reader(topic: &str) -> BaseConsumer {
     let mut config = ClientConfig::new();
-    config.set("bootstrap.servers", env("COUNTERSIGN_KAFKA")).set("group.id", "contest").set("enable.auto.commit", "false");
+    config
+        .set("bootstrap.servers", env("COUNTERSIGN_KAFKA"))
+        .set("group.id", "contest")
+        .set("enable.auto.commit", "false");
     let consumer: BaseConsumer = config.create().unwrap();
     let mut list = TopicPartitionList::new();
     for partition in 0..kafka::ends(topic).len() as i32 {

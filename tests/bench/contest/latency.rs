@@ -75,7 +75,10 @@ fn measure(partitions: i32) -> String {
 /// When the receipt of each message was there.
 fn read(topic: &str, partitions: i32, messages: u64) -> HashMap<String, Instant> {
     let mut config = ClientConfig::new();
-    config.set("bootstrap.servers", env("COUNTERSIGN_KAFKA")).set("group.id", "contest").set("enable.auto.commit", "false");
+    config
+        .set("bootstrap.servers", env("COUNTERSIGN_KAFKA"))
+        .set("group.id", "contest")
+        .set("enable.auto.commit", "false");
     let consumer: BaseConsumer = config.set("fetch.wait.max.ms", "10").create().unwrap();
     let mut list = TopicPartitionList::new();
     for partition in 0..partitions {

@@ -124,8 +124,8 @@ fn grown(title: &str, name: &str, rows: impl IntoIterator<Item = (String, Paymen
 }
 
 fn partitions() -> Table {
-    let rows =
-        [6, 1, 24].map(|partitions| (format!("{partitions} partitions"), Payments { partitions, ..Payments::default() }));
+    let rows = [6, 1, 24]
+        .map(|partitions| (format!("{partitions} partitions"), Payments { partitions, ..Payments::default() }));
     grown("by partitions", "partitions", rows)
 }
 
@@ -156,8 +156,7 @@ fn duplicates() -> Table {
 }
 
 fn payloads() -> Table {
-    let rows = [(200, 300_000), (1_000, 200_000), (20_000, 20_000)].map(|(payload, messages)| {
-        (format!("{payload} bytes"), Payments { payload, messages, ..Payments::default() })
-    });
+    let rows = [(200, 300_000), (1_000, 200_000), (20_000, 20_000)]
+        .map(|(payload, messages)| (format!("{payload} bytes"), Payments { payload, messages, ..Payments::default() }));
     grown("by payload", "payloads", rows)
 }

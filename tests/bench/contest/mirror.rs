@@ -30,7 +30,11 @@ pub fn table() -> Table {
     let world = World::new("mirror");
     let topic = captured(&world);
     let sink = jdbc_sink(&world, &topic, 2, false);
-    table.row("Debezium's JDBC sink, 1 task: upserts, no dedup, no receipt", &jdbc_sink(&world, &topic, 1, false), Some(&sink));
+    table.row(
+        "Debezium's JDBC sink, 1 task: upserts, no dedup, no receipt",
+        &jdbc_sink(&world, &topic, 1, false),
+        Some(&sink),
+    );
     table.row("the same, 2 tasks", &sink, Some(&sink));
     table.row("the same, 2 tasks and its reduction buffer", &jdbc_sink(&world, &topic, 2, true), Some(&sink));
     for (name, inbox) in [("countersign: guard, inbox rows, receipts", true), ("countersign: guard alone", false)] {
@@ -92,7 +96,12 @@ fn proves_right(bank: &Database) {
 fn jdbc_sink(world: &World, topic: &str, tasks: u32, reduced: bool) -> Score {
     let bank = target(world, &format!("sink{tasks}{reduced}"));
     let name = format!("{}_sink{tasks}{reduced}", world.name);
-    let (user, url) = bank.url().split_once("://").and_then(|(_, rest)| rest.split_once('@')).map(|(user, at)| (user.to_owned(), at.to_owned())).unwrap();
+    let (user, url) = bank
+        .url()
+        .split_once("://")
+        .and_then(|(_, rest)| rest.split_once('@'))
+        .map(|(user, at)| (user.to_owned(), at.to_owned()))
+        .unwrap();
     let (user, password) = user.split_once(':').unwrap();
     let converter = "org.apache.kafka.connect.json.JsonConverter";
     let config = json!({
@@ -151,7 +160,13 @@ inbox = {inbox}
     until(60, "the first outcome", || holds(bank.progress() > 0, || "none".to_owned()));
     let (meter, already) = (Meter::start(&[daemon.pid()]), bank.progress());
     look(|| bank.progress() >= RECORDS, "the last outcome");
-    look(|| bank.number("SELECT COUNT(*) FROM (SELECT id FROM countersign_outbox ORDER BY id DESC LIMIT 1) AS newest") == 0, "receipts");
+    look(
+        || {
+            bank.number("SELECT COUNT(*) FROM (SELECT id FROM countersign_outbox ORDER BY id DESC LIMIT 1) AS newest")
+                == 0
+        },
+        "receipts",
+    );
     let score = meter.stop(RECORDS - already);
     daemon.terminate(30);
     proves_right(&bank);

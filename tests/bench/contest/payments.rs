@@ -101,8 +101,6 @@ steps = [{{ sql = "INSERT INTO ledger (message_id, account, amount) VALUES (:met
 "#
         );
         let mut config = world.pipeline(bank, &[topic], &route);
-        if let Ok(batch) = std::env::var("XBATCH") { config.retention = format!("forever\"\n{}\n#", batch.replace(",", "\n")); }
-        if let Ok(gate) = std::env::var("XGATE") { config.gate = gate; }
         if self.gate != "redis" {
             config.gate = self.gate.to_owned();
         }
@@ -132,12 +130,10 @@ steps = [{{ sql = "INSERT INTO ledger (message_id, account, amount) VALUES (:met
         let pids: Vec<u32> = daemons.iter().map(Daemon::pid).collect();
         until(60, "the first outcome", || holds(bank.progress() > before, || "none".to_owned()));
         let (meter, already) = (Meter::start(&pids), bank.progress());
-        let _ = std::process::Command::new("python3").arg("/tmp/grp.py").status();
         until_applied(&bank, before + self.messages);
         let applied = meter.stop(before + self.messages - already).rate;
         until_delivered(&bank);
         let score = meter.stop(before + self.messages - already);
-        let _ = std::process::Command::new("python3").arg("/tmp/grp.py").status();
         println!("  applied {applied:.0}/s, told {:.0}/s", score.rate);
         for daemon in daemons {
             daemon.terminate(30);
@@ -151,7 +147,13 @@ fn until_applied(bank: &Database, records: u64) {
 }
 
 fn until_delivered(bank: &Database) {
-    look(|| bank.number("SELECT COUNT(*) FROM (SELECT id FROM countersign_outbox ORDER BY id DESC LIMIT 1) AS newest") == 0, "receipts");
+    look(
+        || {
+            bank.number("SELECT COUNT(*) FROM (SELECT id FROM countersign_outbox ORDER BY id DESC LIMIT 1) AS newest")
+                == 0
+        },
+        "receipts",
+    );
 }
 
 /// Looks seldom enough not to be a load itself.

@@ -15,7 +15,8 @@ impl Table {
 
     /// With the rate's ratio to another one, where it is compared.
     pub fn row(&mut self, name: &str, score: &Score, to: Option<&Score>) {
-        let number = |value: Option<f64>, digits: usize| value.map_or("".to_owned(), |value| format!("{value:.digits$}"));
+        let number =
+            |value: Option<f64>, digits: usize| value.map_or("".to_owned(), |value| format!("{value:.digits$}"));
         let ratio = number(to.map(|to| score.rate / to.rate), 2);
         let (cpu, peak) = (number(score.cpu, 3), number(score.peak, 0));
         self.line(format!("| {name} | {:.0} | {ratio} | {cpu} | {peak} |", score.rate));
