@@ -13,4 +13,11 @@ already=$(tests/stack/status.sh | grep -c ' up ' || true)
 tests/stack/up.sh all
 # Services that somebody else had started stay as they were.
 if [ "$already" -eq 0 ]; then trap 'tests/stack/down.sh --purge' EXIT; fi
+# shellcheck source=tests/stack/env.sh
+. tests/stack/env.sh
+# A worker that was up before the sink was installed does not know it.
+if [ "${1:-}" != short ] && ! curl -fsS "$COUNTERSIGN_CONNECT_URL/connector-plugins" | grep -q JdbcSinkConnector; then
+  tests/stack/connect.sh kill
+  tests/stack/connect.sh start
+fi
 cargo bench --locked --bench contest -- "$@"

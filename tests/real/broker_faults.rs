@@ -175,21 +175,20 @@ fn what_the_log_has_lost_is_named_and_the_rest_is_read() {
 
     // All that there is, while the daemon does not look: no record is left whose offset would show it.
     daemon.signal("STOP");
-    // The fetch that waits at the broker is answered with the first one.
-    pay_all(&producer, &topic, 200..201);
+    // A fetch that waits at the broker is answered meanwhile, with nothing.
     std::thread::sleep(Duration::from_millis(500));
-    pay_all(&producer, &topic, 201..300);
+    pay_all(&producer, &topic, 200..300);
     kafka::delete_records(&topic, 0, 300);
     daemon.signal("CONT");
     until(30, "the second loss to be named", || {
         let said = daemon.warnings();
-        let named = |line: &String| line.contains("data lost") && line.contains("201") && line.contains("299");
+        let named = |line: &String| line.contains("data lost") && line.contains("200") && line.contains("299");
         holds(said.iter().any(named), || format!("{said:?}"))
     });
     pay_all(&producer, &topic, 300..310);
     until(30, "what came later", || {
         let booked = bank.number("SELECT COUNT(*) FROM ledger");
-        holds(booked == 161, || format!("{booked}"))
+        holds(booked == 160, || format!("{booked}"))
     });
 }
 

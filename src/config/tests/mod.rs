@@ -173,7 +173,7 @@ fn what_is_left_out_has_its_default() {
     let kafka = &config.kafka;
     assert_eq!((kafka.session_timeout, kafka.heartbeat_interval), (seconds(10), seconds(3)));
     assert_eq!((kafka.max_poll_interval, kafka.start), (seconds(300), Start::Earliest));
-    assert_eq!((kafka.buffer, kafka.buffer_records), (64 << 20, 10_000));
+    assert_eq!((kafka.buffer, kafka.buffer_records), (64 << 20, 1000));
     assert_eq!(kafka.on_lost_offsets, LostOffsets::Earliest);
     let store = &config.store;
     assert_eq!((store.pool, store.batch, store.batch_bytes, store.pooler), (10, 1000, 8 << 20, false));
