@@ -63,18 +63,16 @@ pub struct GroupState {
 
 const POLL: Duration = Duration::from_millis(50);
 
-/// What the user's own options go before: name, another name of the same, value.
-const DEFAULTS: [(&str, &str, &str); 5] = [
+/// What the user's own options go before.
+const DEFAULTS: [(&str, &str); 4] = [
     // New partitions and topics of a pattern are seen after this.
-    ("topic.metadata.refresh.interval.ms", "", "10000"),
+    ("topic.metadata.refresh.interval.ms", "10000"),
     // The broker answers with this much, or with what it has after that time. Otherwise it answers each record by itself,
     // and each has a transaction of its own, however many come: that takes several times as much of every processor.
-    ("fetch.min.bytes", "", "65536"),
-    ("fetch.wait.max.ms", "", "15"),
+    ("fetch.min.bytes", "65536"),
+    ("fetch.wait.max.ms", "15"),
     // A queue that was full is looked at again after this; after a second, by default, a fast lane would stand most of it.
-    ("fetch.queue.backoff.ms", "", "5"),
-    // Of one partition in one answer; a larger record comes alone. Small records take several times their bytes.
-    ("fetch.message.max.bytes", "max.partition.fetch.bytes", "262144"),
+    ("fetch.queue.backoff.ms", "5"),
 ];
 
 impl Consumer {
@@ -98,8 +96,8 @@ impl Consumer {
             .set("queued.max.messages.kbytes", (options.partition_bytes / 1024).max(64).to_string())
             .set("queued.min.messages", options.partition_records.max(1).to_string());
         let given = &options.connection.options;
-        for (name, other, value) in DEFAULTS {
-            if !given.contains_key(name) && !given.contains_key(other) {
+        for (name, value) in DEFAULTS {
+            if !given.contains_key(name) {
                 config.set(name, value);
             }
         }

@@ -12,6 +12,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 KAFKA=4.3.1
 DEBEZIUM_POSTGRES=3.6.1.Final
 DEBEZIUM_MARIADB=3.5.0.Final
+DEBEZIUM_JDBC=3.6.0.Final
 APICURIO=2.6.13.Final
 BENTO=v1.8.2
 
@@ -122,8 +123,8 @@ unpack "archives/debezium-connector-mariadb-$DEBEZIUM_MARIADB-plugin.tar.gz" plu
 unpack "archives/apicurio-registry-app-$APICURIO-all.tar.gz" registry
 [ "$what" = bench ] || exit 0
 
-maven bench alone "io.debezium:debezium-connector-jdbc:$DEBEZIUM_POSTGRES:tar.gz:plugin"
-unpack "bench/debezium-connector-jdbc-$DEBEZIUM_POSTGRES-plugin.tar.gz" plugins/debezium-jdbc
+maven bench alone "io.debezium:debezium-connector-jdbc:$DEBEZIUM_JDBC:tar.gz:plugin"
+unpack "bench/debezium-connector-jdbc-$DEBEZIUM_JDBC-plugin.tar.gz" plugins/debezium-jdbc
 if [ ! -x "bento-$BENTO" ]; then
   echo "install: bento $BENTO"
   rm -rf bento-build

@@ -73,7 +73,6 @@ fn captured(world: &World) -> String {
         let ends = if kafka::topics().contains(&topic) { kafka::ends(&topic).iter().sum::<i64>() as u64 } else { 0 };
         holds(ends >= RECORDS, || format!("{ends} of {RECORDS}"))
     });
-    connect::delete(&connector);
     topic
 }
 
