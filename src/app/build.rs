@@ -80,7 +80,7 @@ pub fn reader_settings(config: &Config) -> ReaderSettings {
     }
 }
 
-/// A store with few connections gives every lane the same chance as everybody else.
+/// With no more connections than the relay may use, one lane at a time.
 fn slots(config: &Config) -> usize {
     (config.store.pool as usize).saturating_sub(relay::AT_ONCE).max(1)
 }

@@ -137,8 +137,8 @@ impl Tx {
         let inserted = self.insert_inbox(head, rows).await?;
         // MySQL counts a row that is there like one that is new.
         if self.dialect() != Dialect::MySql && inserted == rows.len() as u64 {
-            let horizon_ms = if rows.is_empty() { None } else { self.purge_horizon(head.pipeline).await? };
-            return Ok(Known { rows: None, horizon_ms });
+            let horizon = if rows.is_empty() { None } else { self.meta(&purge_horizon(head.pipeline)).await? };
+            return Ok(Known { rows: None, horizon_ms: horizon.as_deref().map(instant_ms).transpose()? });
         }
         let keys: Vec<&[u8]> = rows.iter().map(|row| row.key).collect();
         self.read_inbox(head.pipeline, &keys).await
@@ -194,12 +194,6 @@ impl Tx {
             }
         }
         Ok(Known { rows: Some(rows), horizon_ms })
-    }
-
-    async fn purge_horizon(&mut self, pipeline: &str) -> Result<Option<i64>, StoreError> {
-        let sql = format!("SELECT value FROM countersign_meta WHERE name = {}", self.dialect().placeholder(0));
-        let rows = self.fetch(&sql, vec![Bind::Text(purge_horizon(pipeline))]).await?;
-        rows.first().map(|row| instant_ms(&row.text(0)?)).transpose()
     }
 
     /// Writes the state of a row that this transaction inserted or holds.

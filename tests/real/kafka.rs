@@ -118,16 +118,26 @@ pub fn until_committed(seconds: u64, group: &str, topic: &str) {
 /// A record's value as it was read.
 pub type Value = Vec<u8>;
 
-/// Every value of a topic, from its first record to its last.
-pub fn values(topic: &str) -> Vec<Value> {
-    let consumer: BaseConsumer =
-        config().set("group.id", "real-reader").set("enable.auto.commit", "false").create().unwrap();
+/// A consumer of so many partitions of a topic, from their first records on.
+pub fn reader(topic: &str, partitions: usize, settings: &[(&str, &str)]) -> BaseConsumer {
+    let mut config = config();
+    config.set("group.id", "real-reader").set("enable.auto.commit", "false");
+    for (key, value) in settings {
+        config.set(*key, *value);
+    }
+    let consumer: BaseConsumer = config.create().unwrap();
     let mut list = TopicPartitionList::new();
-    let ends = ends(topic);
-    for partition in 0..ends.len() as i32 {
+    for partition in 0..partitions as i32 {
         list.add_partition_offset(topic, partition, Offset::Beginning).unwrap();
     }
     consumer.assign(&list).unwrap();
+    consumer
+}
+
+/// Every value of a topic, from its first record to its last.
+pub fn values(topic: &str) -> Vec<Value> {
+    let ends = ends(topic);
+    let consumer = reader(topic, ends.len(), &[]);
     let mut left: Vec<bool> = ends.iter().map(|end| *end > 0).collect();
     let mut values = Vec::new();
     while left.iter().any(|left| *left) {

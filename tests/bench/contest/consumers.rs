@@ -2,36 +2,18 @@
 
 use std::time::Duration;
 
-use rdkafka::config::ClientConfig;
-use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::message::{Headers as _, Message as _};
-use rdkafka::{Offset, TopicPartitionList};
 use serde_json::Value;
 
 use crate::kafka;
 use crate::meter::{Meter, Score};
 use crate::payments::Payments;
-use crate::world::{block_on, env};
-
-fn reader(topic: &str) -> BaseConsumer {
-    let mut config = ClientConfig::new();
-    config
-        .set("bootstrap.servers", env("COUNTERSIGN_KAFKA"))
-        .set("group.id", "contest")
-        .set("enable.auto.commit", "false");
-    let consumer: BaseConsumer = config.create().unwrap();
-    let mut list = TopicPartitionList::new();
-    for partition in 0..kafka::ends(topic).len() as i32 {
-        list.add_partition_offset(topic, partition, Offset::Beginning).unwrap();
-    }
-    consumer.assign(&list).unwrap();
-    consumer
-}
+use crate::world::block_on;
 
 /// Reads and does nothing else, from the first record that has come.
 pub fn bare(work: &Payments) -> Score {
     let (_world, _bank, topic) = work.set_up("bare");
-    let consumer = reader(&topic);
+    let consumer = kafka::reader(&topic, work.partitions as usize, &[]);
     let next = || drop(consumer.poll(Duration::from_secs(10)).expect("a record").unwrap());
     next();
     let meter = Meter::start(&[std::process::id()]);
@@ -43,7 +25,7 @@ pub fn bare(work: &Payments) -> Score {
 pub fn one_by_one(work: &Payments) -> Score {
     let (_world, bank, topic) = work.set_up("one");
     bank.run("ALTER TABLE ledger ADD PRIMARY KEY (message_id)");
-    let consumer = reader(&topic);
+    let consumer = kafka::reader(&topic, work.partitions as usize, &[]);
     let pool = block_on(sqlx::PgPool::connect(&bank.url())).unwrap();
     let next = || {
         let record = consumer.poll(Duration::from_secs(10)).expect("a record").unwrap();

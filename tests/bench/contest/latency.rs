@@ -3,10 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use rdkafka::config::ClientConfig;
-use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::message::Message as _;
-use rdkafka::{Offset, TopicPartitionList};
 use serde_json::Value;
 
 use crate::daemon::Daemon;
@@ -14,7 +11,7 @@ use crate::kafka::{self, Producer};
 use crate::meter::Meter;
 use crate::payments::{Payments, message_id, send};
 use crate::table::Table;
-use crate::world::{World, env, holds, until};
+use crate::world::{World, holds, until};
 
 /// Messages a second.
 const RATE: u64 = 1000;
@@ -74,17 +71,7 @@ fn measure(partitions: i32) -> String {
 
 /// When the receipt of each message was there.
 fn read(topic: &str, partitions: i32, messages: u64) -> HashMap<String, Instant> {
-    let mut config = ClientConfig::new();
-    config
-        .set("bootstrap.servers", env("COUNTERSIGN_KAFKA"))
-        .set("group.id", "contest")
-        .set("enable.auto.commit", "false");
-    let consumer: BaseConsumer = config.set("fetch.wait.max.ms", "10").create().unwrap();
-    let mut list = TopicPartitionList::new();
-    for partition in 0..partitions {
-        list.add_partition_offset(topic, partition, Offset::Beginning).unwrap();
-    }
-    consumer.assign(&list).unwrap();
+    let consumer = kafka::reader(topic, partitions as usize, &[("fetch.wait.max.ms", "10")]);
     let mut told = HashMap::new();
     while told.len() < messages as usize {
         let record = consumer.poll(Duration::from_secs(30)).expect("a receipt").unwrap();

@@ -9,7 +9,7 @@ use crate::daemon::Daemon;
 use crate::database::{Database, Kind};
 use crate::kafka;
 use crate::meter::{Meter, Score};
-use crate::payments::look;
+use crate::payments::{look, until_applied, until_delivered};
 use crate::table::Table;
 use crate::world::{World, env, holds, until};
 
@@ -86,9 +86,13 @@ fn changes(bank: &Database) -> u64 {
     bank.number("SELECT n_tup_ins + n_tup_upd + n_tup_del FROM pg_stat_user_tables WHERE relname = 'orders_copy'")
 }
 
+/// Rows that are as the source has them, once all changes are applied.
+fn right(bank: &Database) -> u64 {
+    bank.number("SELECT COUNT(*) FROM orders_copy WHERE (status = 'paid') = (id <= 150000)")
+}
+
 fn proves_right(bank: &Database) {
-    let rows = bank.number("SELECT COUNT(*) FROM orders_copy WHERE (status = 'paid') = (id <= 150000)");
-    assert_eq!(rows, ORDERS - DELETED);
+    assert_eq!(right(bank), ORDERS - DELETED);
 }
 
 /// In the worker of the stack; what it takes is measured with the whole worker.
@@ -117,9 +121,8 @@ fn jdbc_sink(world: &World, topic: &str, tasks: u32, reduced: bool) -> Score {
     let (meter, already) = (Meter::start(&[worker()]), changes(&bank));
     // Its buffer makes one change of several: there the last one is waited for.
     let last = "SELECT COUNT(*) FROM orders_copy WHERE id = 150000 AND status = 'paid'";
-    let all = "SELECT COUNT(*) FROM orders_copy WHERE (status = 'paid') = (id <= 150000)";
     if reduced {
-        look(|| bank.number(last) == 1 && bank.number(all) == ORDERS - DELETED, "the sink's last change");
+        look(|| bank.number(last) == 1 && right(&bank) == ORDERS - DELETED, "the sink's last change");
     } else {
         look(|| changes(&bank) >= CHANGES, "the sink's last change");
     }
@@ -158,14 +161,8 @@ inbox = {inbox}
     let daemon = Daemon::start(&config);
     until(60, "the first outcome", || holds(bank.progress() > 0, || "none".to_owned()));
     let (meter, already) = (Meter::start(&[daemon.pid()]), bank.progress());
-    look(|| bank.progress() >= RECORDS, "the last outcome");
-    look(
-        || {
-            bank.number("SELECT COUNT(*) FROM (SELECT id FROM countersign_outbox ORDER BY id DESC LIMIT 1) AS newest")
-                == 0
-        },
-        "receipts",
-    );
+    until_applied(&bank, RECORDS);
+    until_delivered(&bank);
     let score = meter.stop(RECORDS - already);
     daemon.terminate(30);
     proves_right(&bank);

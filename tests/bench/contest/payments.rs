@@ -142,11 +142,11 @@ steps = [{{ sql = "INSERT INTO ledger (message_id, account, amount) VALUES (:met
     }
 }
 
-fn until_applied(bank: &Database, records: u64) {
+pub fn until_applied(bank: &Database, records: u64) {
     look(|| bank.progress() >= records, "the last outcome");
 }
 
-fn until_delivered(bank: &Database) {
+pub fn until_delivered(bank: &Database) {
     look(
         || {
             bank.number("SELECT COUNT(*) FROM (SELECT id FROM countersign_outbox ORDER BY id DESC LIMIT 1) AS newest")
