@@ -195,18 +195,29 @@ impl Business {
         until(&format!("{rows} rows and {letters} dead letters"), || async {
             let done = world.db.count("FROM countersign_inbox WHERE status IN ('SUCCESS', 'FAILED')").await == rows
                 && world.db.count("FROM countersign_dead_letters").await == letters
-                && self.at_the_end(world).await;
+                && self.next_offsets(world).await == self.records as i64;
             done.then_some(())
         })
         .await;
     }
 
-    async fn at_the_end(&self, world: &World) -> bool {
+    /// Waits until a lane gets further than it is now, or has nothing to do.
+    pub async fn goes_on(&self, world: &World) {
+        let now = self.next_offsets(world).await;
+        until("work that goes on", || async {
+            let next = self.next_offsets(world).await;
+            (next > now || next == self.records as i64).then_some(())
+        })
+        .await;
+    }
+
+    /// Of all partitions together.
+    async fn next_offsets(&self, world: &World) -> i64 {
         let mut next = 0;
         for partition in 0..PARTITIONS {
             next += world.lane(partition).await.map_or(0, |row| row.next_offset);
         }
-        next == self.records as i64
+        next
     }
 
     /// Nothing lost, nothing twice: ledger, balance, inbox, dead letters and receipts are exactly what was sent.
