@@ -37,12 +37,18 @@ pub(super) struct Running {
     pub view: PipelineView,
 }
 
+/// Why a member of the group is not followed any more.
+enum Followed {
+    Stopped,
+    Stuck,
+}
+
 impl Running {
     pub async fn run(self, stop: CancellationToken) -> Result<(), AppError> {
         if !self.await_tables(&stop).await {
             return Ok(());
         }
-        let Some((consumer, assigned)) = self.join_group(&stop).await? else { return Ok(()) };
+        let Some(mut joined) = self.join_group(&stop).await? else { return Ok(()) };
         let parts = CancellationToken::new();
         let mut tasks = JoinSet::new();
         tasks.spawn(Sweeper { shared: Arc::clone(&self.shared) }.run(parts.clone()));
@@ -72,10 +78,24 @@ impl Running {
             relaying.spawn(async move { relay.run(stop).await });
         }
         let mut lanes = JoinSet::new();
-        let followed = self.follow(&consumer, assigned, (&mut lanes, &mut tasks, &mut relaying), &stop).await;
-        self.view.health.stopping();
-        info!(pipeline = %self.shared.pipeline, "stopping");
-        consumer.stop().await;
+        let followed = loop {
+            let (consumer, assigned) = joined;
+            let followed = self.follow(&consumer, assigned, (&mut lanes, &mut tasks, &mut relaying), &stop).await;
+            if !matches!(followed, Ok(Followed::Stuck)) {
+                self.view.health.stopping();
+                info!(pipeline = %self.shared.pipeline, "stopping");
+                consumer.stop().await;
+                break followed.map(drop);
+            }
+            warn!(pipeline = %self.shared.pipeline, "the group's client is stuck: another one takes its place");
+            // Its lanes are over, and nothing waits for the rest of it.
+            tokio::spawn(consumer.stop());
+            match self.join_group(&stop).await {
+                Ok(Some(another)) => joined = another,
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
         while lanes.join_next().await.is_some() {}
         parts.cancel();
         relay_stop.cancel();
@@ -94,7 +114,7 @@ impl Running {
         mut assigned: mpsc::UnboundedReceiver<Assigned>,
         (lanes, tasks, relaying): (&mut JoinSet<()>, &mut JoinSet<()>, &mut JoinSet<()>),
         stop: &CancellationToken,
-    ) -> Result<(), AppError> {
+    ) -> Result<Followed, AppError> {
         let options = LaneOptions {
             lost: match self.config.kafka.on_lost_offsets {
                 config::LostOffsets::Earliest => LostOffsets::Earliest,
@@ -104,7 +124,7 @@ impl Running {
         let mut look = tokio::time::interval(LOOK);
         loop {
             tokio::select! {
-                () = stop.cancelled() => return Ok(()),
+                () = stop.cancelled() => return Ok(Followed::Stopped),
                 Some(partition) = assigned.recv() => {
                     self.view.health.topics(None);
                     let (shared, lanes_view) = (Arc::clone(&self.shared), self.view.lanes.clone());
@@ -124,6 +144,9 @@ impl Running {
                     self.view.health.kafka(state.trouble);
                     if let Some(fatal) = state.fatal {
                         return Err(AppError::Group(fatal));
+                    }
+                    if state.stuck {
+                        return Ok(Followed::Stuck);
                     }
                     let gate = &self.shared.gate;
                     let up = gate.healthy();

@@ -27,7 +27,9 @@ impl Connection {
         }
         config.set("bootstrap.servers", &self.brokers);
         config.set("client.id", "countersign");
-        config.set_log_level(RDKafkaLogLevel::Warning);
+        // Who asks the client what it does has to hear it.
+        let debug = self.options.contains_key("debug");
+        config.set_log_level(if debug { RDKafkaLogLevel::Debug } else { RDKafkaLogLevel::Warning });
         config
     }
 }

@@ -59,7 +59,14 @@ pub struct GroupState {
     pub trouble: Option<String>,
     /// This member cannot work any more: another one has its instance id, or the client gave up.
     pub fatal: Option<String>,
+    /// The client does not get on in the group's protocol, and never will: another one has to take its place.
+    pub stuck: bool,
 }
+
+/// Nothing but its own affairs keeps the client in a state of giving back, and its requests are given up by then.
+const STUCK: Duration = Duration::from_secs(10);
+/// How long the client may take to leave the group.
+const LEAVE: Duration = Duration::from_secs(10);
 
 const POLL: Duration = Duration::from_millis(50);
 
@@ -112,6 +119,7 @@ impl Consumer {
             drain: options.drain,
             trouble: Mutex::new(None),
             fatal: Mutex::new(None),
+            giving_back: Mutex::new(None),
             instance: options.connection.options.get("group.instance.id").cloned(),
             stopping: stop.clone(),
         };
@@ -136,7 +144,9 @@ impl Consumer {
         // Nobody polls any more: the group will throw this member out, and its lanes would not hear of it.
         let gone = self.thread.as_ref().is_some_and(JoinHandle::is_finished) && !self.stop.is_cancelled();
         let fatal = fatal.or_else(|| gone.then(|| "the polling thread ended by itself".to_owned()));
-        GroupState { lanes: context.lock().len(), trouble, fatal }
+        let since = *context.giving_back.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let stuck = since.is_some_and(|since| since.elapsed() > STUCK);
+        GroupState { lanes: context.lock().len(), trouble, fatal, stuck }
     }
 
     /// Ends all lanes within the drain time, commits their offsets and leaves the group.
@@ -149,7 +159,10 @@ impl Consumer {
             }
         }
         // Closing waits for the broker, and may be the last reference: not on a thread of the runtime.
-        let _ = tokio::task::spawn_blocking(move || drop(self)).await;
+        let left = tokio::task::spawn_blocking(move || drop(self));
+        if tokio::time::timeout(LEAVE, left).await.is_err() {
+            warn!("the client does not come to an end and is left alone: the group hears of it by its session");
+        }
     }
 }
 

@@ -36,6 +36,8 @@ pub(super) struct GroupContext {
     /// The last error that says that the group cannot work, for readiness.
     pub trouble: Mutex<Option<String>>,
     pub fatal: Mutex<Option<String>>,
+    /// Since when the client gives an assignment back without coming to an end of it.
+    pub giving_back: Mutex<Option<Instant>>,
     /// `group.instance.id`, if the membership is static.
     pub instance: Option<String>,
     pub stopping: CancellationToken,
@@ -63,6 +65,10 @@ impl Slot {
         self.sent_before = self.sent;
     }
 }
+
+/// How the names of those states of librdkafka's end in which it does not need its application any more to give
+/// partitions back.
+const GIVING_BACK: &str = "-to-complete";
 
 /// How long a question to the broker may take inside a callback before it is asked again.
 const ASK: Duration = Duration::from_secs(5);
@@ -107,10 +113,10 @@ impl GroupContext {
         failpoint::here("after-store-offset");
     }
 
-    /// Hands the outcomes over now if the batch before the last one is not handed over yet, so that a death never costs
-    /// more than two. The polling thread does it in time where batches are not that fast.
-    pub fn commit_overdue(&self, consumer: &GroupConsumer, lane: &(Arc<str>, i32), before: i64) {
-        if self.lock().get(lane).is_some_and(|slot| slot.sent < before) {
+    /// Hands the outcomes over now if not all below `least` are handed over yet, so that a death never costs more than two
+    /// batches. The polling thread does it in time where batches are not that fast, or not that large.
+    pub fn commit_overdue(&self, consumer: &GroupConsumer, lane: &(Arc<str>, i32), least: i64) {
+        if self.lock().get(lane).is_some_and(|slot| slot.sent < least) {
             self.commit_new(consumer);
         }
     }
@@ -267,6 +273,10 @@ impl ClientContext for GroupContext {
             slot.acknowledged(partition.committed_offset);
         }
         drop(lanes);
+        let unsettled = statistics.cgrp.is_some_and(|group| group.join_state.ends_with(GIVING_BACK));
+        let mut since = self.giving_back.lock().unwrap_or_else(PoisonError::into_inner);
+        *since = unsettled.then(|| since.unwrap_or_else(Instant::now));
+        drop(since);
         // One broker that answers is enough to be told about the others. Without an assignment there is nothing to
         // fetch, and connections that are not needed are closed.
         let up = statistics.brokers.values().any(|broker| matches!(broker.state.as_str(), "UP" | "UPDATE"));
