@@ -12,7 +12,7 @@
 //! later may still have that one flight under way. What was not acknowledged stays in the outbox; it goes out again,
 //! after a crash or with the next holder, with the same `receiptId`.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use futures::FutureExt as _;
 use futures::stream::{self, StreamExt as _};
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use crate::debezium::render::hex;
 use crate::failpoint;
@@ -28,7 +28,7 @@ use crate::kafka::Publisher;
 use crate::kafka::producer::LONGEST_FLIGHT;
 use crate::metrics::Metrics;
 use crate::pipeline::status::{LaneName, Lanes};
-use crate::pipeline::undelivered::Undelivered;
+use crate::pipeline::undelivered::{Told, Undelivered};
 use crate::store::outbox::{Pending, PendingReceipt};
 use crate::store::{Store, StoreError};
 
@@ -122,14 +122,21 @@ impl Relay {
     /// One round over the own lanes and now and then over those of nobody; true if there may be more.
     async fn step(&self, duty: &mut Duty) -> Result<bool, StoreError> {
         self.renew(duty).await?;
-        let told = self.undelivered.take();
+        let Told { lanes: mut told, any, .. } = self.undelivered.take();
         // Whatever was told is lost with an error: then all are looked at.
-        let since = duty.all.take();
-        let told = told.filter(|_| since.is_some_and(|at| at.elapsed() < LOOK));
-        let (since, mut more) = (since.filter(|_| told.is_some()).unwrap_or_else(Instant::now), false);
+        let since = duty.all.take().filter(|at| !any && at.elapsed() < LOOK);
+        told.retain(|lane, _| duty.held.contains(lane));
+        let (handed, told): (HashMap<_, _>, HashMap<_, _>) =
+            told.into_iter().partition(|(_, receipts)| !receipts.is_empty());
+        let mut due: Vec<LaneName> = match since {
+            Some(_) => told.into_keys().collect(),
+            None => duty.held.iter().filter(|lane| !handed.contains_key(*lane)).cloned().collect(),
+        };
+        due.extend(self.hand_on(handed).await?);
+        let mut more = false;
         // None is dropped for another's error: what is in flight is waited for.
-        let due = duty.held.iter().filter(|lane| told.as_ref().is_none_or(|told| told.contains(*lane)));
-        let rounds: Vec<_> = due.map(|lane| async move { (lane, self.deliver(Some(lane)).await) }.boxed()).collect();
+        let rounds: Vec<_> =
+            due.iter().map(|lane| async move { (lane, self.deliver(Some(lane)).await) }.boxed()).collect();
         for (lane, round) in stream::iter(rounds).buffer_unordered(AT_ONCE).collect::<Vec<_>>().await {
             match round? {
                 Round::Done => {}
@@ -143,7 +150,7 @@ impl Relay {
                 }
             }
         }
-        duty.all = Some(since);
+        duty.all = Some(since.unwrap_or_else(Instant::now));
         // Looking for them asks for the whole outbox, so not with every commit of the own lanes.
         if duty.looked.is_none_or(|at| at.elapsed() >= LOOK) {
             let left = self.others(&duty.held).await?;
@@ -153,6 +160,31 @@ impl Relay {
             more |= left;
         }
         Ok(more)
+    }
+
+    /// Delivers what the lanes have handed over, of all of them in one flight. The answer are those lanes whose receipts
+    /// have to be looked for in the outbox: others stand before those that were handed over, or the lease is not ours for
+    /// long enough.
+    async fn hand_on(&self, mut handed: HashMap<LaneName, Vec<PendingReceipt>>) -> Result<Vec<LaneName>, StoreError> {
+        if handed.is_empty() {
+            return Ok(Vec::new());
+        }
+        let lanes: Vec<LaneName> = handed.keys().cloned().collect();
+        let places: Vec<_> = lanes.iter().map(|lane| (&*lane.0, lane.1, self.lease(Some(lane)))).collect();
+        let asked = Instant::now();
+        let fronts = self.store.fronts(&self.pipeline, &places, &self.owner).await?;
+        let (mut flight, mut behind) = (Vec::new(), Vec::new());
+        for (lane, front) in lanes.into_iter().zip(fronts) {
+            let receipts = handed.remove(&lane).unwrap_or_default();
+            let first = receipts.first().map(|receipt| receipt.id);
+            if front.oldest == first && lasts(front.lease, asked) {
+                flight.extend(receipts);
+            } else {
+                behind.push(lane);
+            }
+        }
+        self.send(&flight).await?;
+        Ok(behind)
     }
 
     /// Holds the leases of the own lanes, and gives back those of lanes that are not its own any more: nothing of theirs
@@ -199,21 +231,26 @@ impl Relay {
         if receipts.is_empty() {
             return Ok(Round::Done);
         }
-        // The database told what was left when it answered, which was after it was asked.
-        if lease.is_none_or(|left| left.saturating_sub(asked.elapsed()) < LONGEST_FLIGHT) {
+        if !lasts(lease, asked) {
             return Ok(Round::Lapsed);
         }
-        failpoint::at("before-produce").await?;
-        let delivered = self.publisher.publish(&receipts).await;
-        failpoint::at("after-produce").await?;
-        if delivered.len() < receipts.len() {
-            warn!(?lane, waiting = receipts.len() - delivered.len(), "receipts were not delivered yet");
+        let delivered = self.send(&receipts).await?;
+        Ok(if delivered == ROUND { Round::More } else { Round::Done })
+    }
+
+    /// One flight, and the end of what was acknowledged; the answer is how many were.
+    async fn send(&self, receipts: &[PendingReceipt]) -> Result<usize, StoreError> {
+        if receipts.is_empty() {
+            return Ok(0);
         }
-        let gone = delivered_in_order(&receipts, &delivered);
+        failpoint::at("before-produce").await?;
+        let delivered = self.publisher.publish(receipts).await;
+        failpoint::at("after-produce").await?;
+        let gone = delivered_in_order(receipts, &delivered);
         self.store.delivered(&gone).await?;
         failpoint::at("after-mark").await?;
         self.observe(&gone);
-        Ok(if delivered.len() == ROUND { Round::More } else { Round::Done })
+        Ok(delivered.len())
     }
 
     /// One round over the lanes whose lease nobody holds. It is given back after the round, so that an owner who comes
@@ -264,6 +301,11 @@ impl Relay {
             seconds.observe((now - receipt.created_ms).max(0) as f64 / 1000.0);
         }
     }
+}
+
+/// Whether a lease lasts for a flight. The database told what was left when it answered, which was after it was asked.
+fn lasts(lease: Option<Duration>, asked: Instant) -> bool {
+    lease.is_some_and(|left| left.saturating_sub(asked.elapsed()) >= LONGEST_FLIGHT)
 }
 
 /// Those that were acknowledged, but for what overtook an earlier one of its key: that goes out once more behind it, so

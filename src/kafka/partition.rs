@@ -167,6 +167,14 @@ impl PartitionReader {
     }
 
     fn take(&self, max_records: usize, max_bytes: usize) -> Taken {
+        let mut taken = self.queued(max_records, max_bytes);
+        if taken.records.is_empty() {
+            taken.error = self.error().take();
+        }
+        taken
+    }
+
+    fn queued(&self, max_records: usize, max_bytes: usize) -> Taken {
         let (mut taken, mut bytes) = (Taken::default(), 0);
         while self.error().is_none() && taken.records.len() < max_records && bytes < max_bytes {
             match self.queue.poll(Duration::ZERO) {
@@ -186,9 +194,6 @@ impl PartitionReader {
                 }
             }
         }
-        if taken.records.is_empty() {
-            taken.error = self.error().take();
-        }
         taken
     }
 
@@ -196,10 +201,19 @@ impl PartitionReader {
         self.error.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// After each batch: `before` is where it began.
-    pub fn hand_over(&self, before: i64) {
+    /// After each batch: `next` is behind it, and no batch has more than `most` records.
+    pub fn hand_over(&self, next: i64, most: usize) {
         let lane = (Arc::clone(&self.topic), self.partition);
-        self.consumer.context().commit_overdue(&self.consumer, &lane, before);
+        self.consumer.context().commit_overdue(&self.consumer, &lane, next - most as i64);
+    }
+
+    /// Takes what came meanwhile along with records that were fetched before.
+    pub fn top_up(&self, fetched: &mut Fetched, max_records: usize, max_bytes: usize) {
+        let bytes: usize = fetched.records.iter().map(Record::size).sum();
+        let room = max_records.saturating_sub(fetched.records.len());
+        // An error stays behind until there are no records before it.
+        let taken = self.queued(room, max_bytes.saturating_sub(bytes));
+        fetched.records.extend(taken.records);
     }
 
     /// First offset that the broker has, and the one after its last.

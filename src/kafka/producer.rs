@@ -22,9 +22,9 @@ pub const LONGEST_FLIGHT: Duration = ACKNOWLEDGED.saturating_add(Duration::from_
 
 /// Delivers receipts.
 ///
-/// Answers within [`LONGEST_FLIGHT`]. Called for several lanes at the same time, never twice for one. The ids that come back were acknowledged; every
-/// other receipt may have been delivered too and is given again, so consumers must tolerate repeats. Receipts of one key
-/// are delivered in the order in which they are given.
+/// Answers within [`LONGEST_FLIGHT`]. Called for several lanes at the same time, never twice for one. The ids that come
+/// back were acknowledged; every other receipt may have been delivered too and is given again, so consumers must
+/// tolerate repeats. Receipts of one key are delivered in the order in which they are given.
 #[async_trait]
 pub trait Publisher: Send + Sync {
     async fn publish(&self, receipts: &[PendingReceipt]) -> Vec<i64>;
@@ -90,15 +90,19 @@ impl Publisher for KafkaPublisher {
         }
         let (ids, deliveries): (Vec<_>, Vec<_>) = sent.into_iter().unzip();
         let answers = join_all(deliveries).await;
-        let acknowledged = ids.into_iter().zip(answers).filter_map(|(id, answer)| match answer {
-            Ok(Ok(_)) => Some(id),
-            Ok(Err((error, _))) => {
-                warn!(%error, "a receipt was not delivered");
-                None
+        let mut acknowledged = Vec::with_capacity(ids.len());
+        // One line for all of them: a broker that stands still fails thousands at once.
+        let mut refused = None;
+        for (id, answer) in ids.into_iter().zip(answers) {
+            match answer {
+                Ok(Ok(_)) => acknowledged.push(id),
+                Ok(Err((error, _))) => refused = refused.or(Some(error)),
+                Err(_) => {}
             }
-            Err(_) => None,
-        });
-        let acknowledged = acknowledged.collect();
+        }
+        if let Some(error) = refused {
+            warn!(%error, given = receipts.len(), acknowledged = acknowledged.len(), "receipts were not delivered yet");
+        }
         self.replace_if_useless(producer);
         acknowledged
     }

@@ -21,6 +21,7 @@ use crate::message::DigestMatch;
 use crate::store::StoreError;
 use crate::store::inbox::BatchHead;
 use crate::store::lanes::{LaneAdvance, LaneKey};
+use crate::store::outbox::PendingReceipt;
 
 /// The lane in whose name a transaction runs.
 #[derive(Clone, Debug)]
@@ -91,6 +92,8 @@ pub struct Committed {
     /// Milliseconds since 1970 by the database's clock, for distances.
     pub now: String,
     pub receipts: usize,
+    /// Those of this lane that are in the outbox, if their numbers are known.
+    pub enqueued: Vec<PendingReceipt>,
     pub paused: Option<String>,
 }
 
@@ -209,13 +212,14 @@ impl Attempt<'_> {
         let pipeline = &[&*self.shared.pipeline];
         self.shared.metrics.transaction_seconds.with_label_values(pipeline).observe(began.elapsed().as_secs_f64());
         self.shared.metrics.transaction_messages.with_label_values(pipeline).observe(self.items.len() as f64);
-        let Settled { recorded, marks, receipts } = settled;
+        let Settled { recorded, marks, receipts, enqueued } = settled;
         Ok(Attempted::Committed(Committed {
             outcomes: recorded,
             marks,
             store_epoch: row.store_epoch,
             now: row.now,
             receipts,
+            enqueued,
             paused,
         }))
     }

@@ -261,8 +261,15 @@ impl Work<'_> {
             if std::mem::take(&mut troubled) {
                 self.lanes.set(&self.name, LaneState::Running);
             }
+            if !fetched.records.is_empty() {
+                if let Err(halt) = processor.take_slot().await {
+                    return halt;
+                }
+                // The more lanes there are that wait for each other, the larger are their batches.
+                self.reader.top_up(&mut fetched, options.batch, options.batch_bytes);
+            }
             // What stands before the break is processed; then the lane is taken over anew, which says what is gone.
-            let broken = self.broken(&fetched, next, stop).await;
+            let broken = self.broken(&fetched, next, &processor).await;
             fetched.records.truncate(broken.unwrap_or(usize::MAX));
             if broken == Some(0) {
                 return Halt::Fenced;
@@ -280,7 +287,6 @@ impl Work<'_> {
                     Ok(items) => items,
                     Err(halt) => return halt,
                 };
-                let before = next;
                 let upto = waiting.front().map_or(batch_next, |record| record.position.offset);
                 self.lanes.update(&self.name, |report| report.in_flight = items.len());
                 let processed = processor.process(&reader, &mut items, upto, |done, committed| {
@@ -295,7 +301,7 @@ impl Work<'_> {
                 if let Err(halt) = processed.await {
                     return halt;
                 }
-                self.reader.hand_over(before);
+                self.reader.hand_over(next, options.batch);
                 drop(items);
                 processor.leave_slot();
                 if waiting.is_empty() {
@@ -334,16 +340,18 @@ impl Work<'_> {
     /// The first of these records, or their end, that does not go on where the one before it ended: offsets begin again,
     /// or the log's start has overtaken the lane while it read what had been fetched ahead, or before it read at all. A gap
     /// alone is a compaction or a transaction's marker, and only the broker can tell.
-    async fn broken(&self, fetched: &Fetched, next: i64, stop: &CancellationToken) -> Option<usize> {
+    async fn broken(&self, fetched: &Fetched, next: i64, processor: &Processor) -> Option<usize> {
         let offsets = fetched.records.iter().map(|record| record.position.offset);
         let Breaks { gaps, again } = breaks(offsets.chain(fetched.end), next);
         if let Some(offset) = again.and_then(|at| fetched.records.get(at)).map(|record| record.position.offset) {
             warn!(topic = %self.key.topic, partition = self.key.partition, offset, "offsets began again: has the topic been made anew?");
         }
         let low = loop {
-            if gaps.is_empty() || stop.is_cancelled() {
+            if gaps.is_empty() || processor.stop.is_cancelled() {
                 return again;
             }
+            // The broker may take its time.
+            processor.leave_slot();
             match self.reader.watermarks().await {
                 Ok((low, _)) => break low,
                 Err(error) => debug!(%error, "a gap in the log is looked at again"),

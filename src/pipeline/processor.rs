@@ -100,13 +100,14 @@ impl Processor {
         answer
     }
 
-    fn tell_relay(&self, committed: &Committed) {
+    fn tell_relay(&self, committed: &mut Committed) {
         let conflict = committed.outcomes.iter().any(|recorded| recorded.outcome == RecordOutcome::Conflict);
         if conflict {
             // Its receipt may go the way of another lane.
             self.shared.receipts.of_any();
         } else if committed.receipts > 0 {
-            self.shared.receipts.of(&(Arc::clone(&self.lane.key.topic), self.lane.key.partition));
+            let lane = (Arc::clone(&self.lane.key.topic), self.lane.key.partition);
+            self.shared.receipts.hand(&lane, std::mem::take(&mut committed.enqueued));
         }
     }
 
@@ -167,7 +168,7 @@ impl Processor {
             let attempted = attempt.run().await;
             drop(turn);
             match attempted {
-                Ok(Attempted::Committed(committed)) => {
+                Ok(Attempted::Committed(mut committed)) => {
                     self.known_next.fetch_max(next, Ordering::Relaxed);
                     self.works().await;
                     self.shared.gate.confirm(&committed.marks).await;
@@ -176,7 +177,7 @@ impl Processor {
                     if let Some(reason) = &committed.paused {
                         error!(topic = %self.lane.key.topic, partition = self.lane.key.partition, "the lane pauses: {reason}");
                     }
-                    self.tell_relay(&committed);
+                    self.tell_relay(&mut committed);
                     done(next, &committed);
                 }
                 Ok(Attempted::NeedsSavepoints) => push_chunks(&mut todo, start..end),

@@ -17,13 +17,16 @@ use crate::store::dead_letters::NewDeadLetter;
 use crate::store::inbox::{Seen, Status, Verdict};
 use crate::store::inbox_entries::Waiting;
 use crate::store::lanes::{LaneKey, LaneRow};
-use crate::store::outbox::NewReceipt;
+use crate::store::outbox::{NewReceipt, PendingReceipt};
 use crate::store::{StoreError, Tx};
 
 pub(super) struct Settled {
     pub recorded: Vec<Recorded>,
     pub marks: Vec<Mark>,
+    /// Receipts issued, pushed or not.
     pub receipts: usize,
+    /// Those of this lane that are in the outbox, if their numbers are known.
+    pub enqueued: Vec<PendingReceipt>,
 }
 
 /// Settles every record of a slice, in order.
@@ -70,11 +73,11 @@ pub(super) async fn settle(
     let Desk { recorded, marks, receipts, elsewhere, told, .. } = desk;
     let pipeline = &attempt.shared.pipeline;
     // Also without an assignment: the lane's owner, or whoever takes its place, delivers them in order.
-    tx.enqueue_receipts(pipeline, Some((&lane.topic, lane.partition)), &row.now, receipts).await?;
+    let enqueued = tx.enqueue_receipts(pipeline, Some((&lane.topic, lane.partition)), &row.now, receipts).await?;
     for (topic, partition, receipt) in elsewhere {
         tx.enqueue_receipts(pipeline, Some((&topic, partition)), &row.now, vec![receipt]).await?;
     }
-    Ok(Settled { recorded, marks, receipts: told })
+    Ok(Settled { recorded, marks, receipts: told, enqueued })
 }
 
 /// Settles one message outside its lane, after this many tries. Its receipt goes the way of its first one: a message is
@@ -107,7 +110,7 @@ pub(crate) async fn settle_alone(
     desk.first(&subject, outcome).await?;
     let receipts = desk.receipts;
     let position = &item.record.position;
-    tx.enqueue_receipts(&shared.pipeline, Some((&position.topic, position.partition)), &now, receipts).await
+    tx.enqueue_receipts(&shared.pipeline, Some((&position.topic, position.partition)), &now, receipts).await.map(drop)
 }
 
 /// Whom receipts and dead letters speak of.
@@ -183,7 +186,6 @@ struct Desk<'a, 't> {
     receipts: Vec<NewReceipt>,
     /// Receipts of messages that were first seen in another lane, and that lane.
     elsewhere: Vec<(String, i32, NewReceipt)>,
-    /// Receipts issued, pushed or not.
     told: usize,
 }
 

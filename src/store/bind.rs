@@ -306,6 +306,13 @@ impl StoreRow {
         self.opt_int(column)?.ok_or_else(|| null_in(column))
     }
 
+    /// An array, which Postgres alone has; none where it is NULL.
+    pub fn ints(&self, column: usize) -> Result<Vec<i64>, StoreError> {
+        let Self::Postgres(row) = self else { return Ok(Vec::new()) };
+        let ints: Result<Option<Vec<i64>>, _> = row.try_get(column);
+        ints.map(Option::unwrap_or_default).map_err(|error| StoreError::from_sqlx(self.dialect(), error))
+    }
+
     pub fn opt_bytes(&self, column: usize) -> Result<Option<Vec<u8>>, StoreError> {
         match self {
             Self::Postgres(row) => row.try_get(column),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::bind::{Array, cut};
 use super::lease::left;
-use super::meta::{clock, time_bind};
+use super::meta::{clock, instant_ms, time_bind};
 use super::{Bind, Dialect, Store, StoreError, StoreRow, Tx};
 
 /// A receipt on its way.
@@ -36,13 +36,30 @@ pub struct Pending {
     pub lease: Option<Duration>,
 }
 
+/// What stands at the front of a lane's receipts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Front {
+    /// The number of the oldest one.
+    pub oldest: Option<i64>,
+    /// What is left of the lease; none if this owner does not hold it.
+    pub lease: Option<Duration>,
+}
+
 const COLUMNS: usize = 7;
 
-const INSERT_PG: &str = "INSERT INTO countersign_outbox \
+const INSERT_PG: &str = "WITH new AS (INSERT INTO countersign_outbox \
     (receipt_id, receipt_key, receipt, pipeline, topic, kafka_partition, created_at) \
     SELECT u.receipt_id, u.receipt_key, u.receipt, $4, $5, CAST($6 AS integer), CAST($7 AS timestamptz) \
     FROM unnest(CAST($1 AS text[]), CAST($2 AS text[]), CAST($3 AS text[])) \
-    WITH ORDINALITY AS u(receipt_id, receipt_key, receipt, n) ORDER BY u.n";
+    WITH ORDINALITY AS u(receipt_id, receipt_key, receipt, n) ORDER BY u.n RETURNING id) \
+    SELECT array_agg(id) FROM new";
+
+/// The oldest receipt of each of these lanes, their leases, and the clock.
+const FRONTS_PG: &str = "SELECT (SELECT o.id FROM countersign_outbox o WHERE o.pipeline = $1 AND o.topic = l.topic \
+    AND o.kafka_partition = l.kafka_partition ORDER BY o.id LIMIT 1), \
+    (SELECT value FROM countersign_meta WHERE name = l.lease), ";
+const FRONTS_PG_OF: &str = " FROM unnest(CAST($2 AS text[]), CAST($3 AS bigint[]), CAST($4 AS text[])) \
+    WITH ORDINALITY AS l(topic, kafka_partition, lease, n) ORDER BY l.n";
 
 /// Each row by its number. Of `receipt_id = ANY(…)` a prepared statement would look through the whole array for each row,
 /// and a join it would plan by what it takes for the size of a table that is empty now and long a moment later.
@@ -56,15 +73,18 @@ const INSERT_ROWS: &str = "INSERT INTO countersign_outbox \
 impl Tx {
     /// Enqueues receipts in this order. `lane` is where their message was first seen, whoever works on it: all receipts
     /// of a message go one way, and so in the order in which they are enqueued. None only where it has no place.
+    ///
+    /// The answer are the same receipts with their numbers, if the database tells them with the insert; otherwise they
+    /// are to be looked for.
     pub async fn enqueue_receipts(
         &mut self,
         pipeline: &str,
         lane: Option<(&str, i32)>,
         now: &str,
         receipts: Vec<NewReceipt>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Vec<PendingReceipt>, StoreError> {
         if receipts.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let dialect = self.dialect();
         let head = [
@@ -83,7 +103,9 @@ impl Tx {
                 texts(|receipt| &receipt.receipt),
             ];
             binds.extend(head);
-            return self.execute(INSERT_PG, binds).await.map(drop);
+            let rows = self.fetch(INSERT_PG, binds).await?;
+            let ids = rows.first().map(|row| row.ints(0)).transpose()?.unwrap_or_default();
+            return numbered(receipts, ids, now);
         }
         let [pipeline, topic, partition, created] = head;
         let row = |new: NewReceipt| -> [Bind; COLUMNS] {
@@ -95,8 +117,25 @@ impl Tx {
             let sql = format!("{INSERT_ROWS}{}", dialect.value_rows(chunk.len(), COLUMNS));
             self.execute(&sql, chunk.into_iter().flatten().collect()).await?;
         }
-        Ok(())
+        Ok(Vec::new())
     }
+}
+
+/// Numbers are given out in the order of the rows.
+fn numbered(receipts: Vec<NewReceipt>, mut ids: Vec<i64>, now: &str) -> Result<Vec<PendingReceipt>, StoreError> {
+    if ids.len() != receipts.len() {
+        return Err(StoreError::Unexpected("receipts were enqueued without their numbers".to_owned()));
+    }
+    ids.sort_unstable();
+    let created_ms = instant_ms(now)?;
+    let numbered = receipts.into_iter().zip(ids).map(|(new, id)| PendingReceipt {
+        id,
+        receipt_id: new.receipt_id,
+        receipt_key: new.receipt_key,
+        receipt: new.receipt,
+        created_ms,
+    });
+    Ok(numbered.collect())
 }
 
 impl Store {
@@ -186,6 +225,30 @@ impl Store {
         let partition = i32::try_from(row.int(1)?)
             .map_err(|_| StoreError::Unexpected("an outbox row without a partition".to_owned()))?;
         Ok(Some((row.text(0)?, partition)))
+    }
+
+    /// What stands at the front of each of these lanes: topic, partition, and the name of its lease.
+    pub async fn fronts(
+        &self,
+        pipeline: &str,
+        lanes: &[(&str, i32, String)],
+        owner: &str,
+    ) -> Result<Vec<Front>, StoreError> {
+        let dialect = self.dialect();
+        debug_assert_eq!(dialect, Dialect::Postgres, "no other tells the numbers of what is inserted");
+        let sql = format!("{FRONTS_PG}{}{FRONTS_PG_OF}", clock(dialect));
+        let binds = vec![
+            Bind::text(pipeline),
+            Bind::Array(Array::texts(lanes.iter().map(|(topic, _, _)| Some(*topic)))),
+            Bind::Array(Array::ints(lanes.iter().map(|(_, partition, _)| i64::from(*partition)))),
+            Bind::Array(Array::texts(lanes.iter().map(|(_, _, lease)| Some(lease.as_str())))),
+        ];
+        let rows = self.read(&sql, binds).await?;
+        let front = |row: &StoreRow| {
+            let lease = left(&row.opt_text(1)?.unwrap_or_default(), &row.text(2)?, owner)?;
+            Ok(Front { oldest: row.opt_int(0)?, lease })
+        };
+        rows.iter().map(front).collect()
     }
 
     /// Removes receipts that the broker has acknowledged. Not by their numbers alone: a store that went back meanwhile
