@@ -12,6 +12,8 @@ use crate::world::block_on;
 
 /// Reads and does nothing else, from the first record that has come.
 pub fn bare(work: &Payments) -> Score {
+    // More of them: what is fetched before the clock starts must not count.
+    let work = &Payments { messages: 10 * work.messages, ..work.clone() };
     let (_world, _bank, topic) = work.set_up("bare");
     let consumer = kafka::reader(&topic, work.partitions as usize, &[]);
     let next = || drop(consumer.poll(Duration::from_secs(10)).expect("a record").unwrap());

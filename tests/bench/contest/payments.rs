@@ -48,6 +48,9 @@ pub struct Run {
     pub score: Score,
 }
 
+/// How often everything comes again where nothing else comes.
+const REPEATS: u64 = 8;
+
 /// Longest time for one piece of work.
 pub const PATIENCE: u64 = 900;
 
@@ -124,16 +127,18 @@ steps = [{{ sql = "INSERT INTO ledger (message_id, account, amount) VALUES (:met
             until_delivered(&bank);
             daemon.terminate(30);
             before = self.messages;
-            self.send(&topic, 0..self.messages);
+            // More of them, for they take little time.
+            (0..REPEATS).for_each(|_| self.send(&topic, 0..self.messages));
         }
+        let records = before + if self.duplicates == 100 { REPEATS } else { 1 } * self.messages;
         let daemons: Vec<Daemon> = (0..self.instances).map(|_| Daemon::start(&config)).collect();
         let pids: Vec<u32> = daemons.iter().map(Daemon::pid).collect();
         until(60, "the first outcome", || holds(bank.progress() > before, || "none".to_owned()));
         let (meter, already) = (Meter::start(&pids), bank.progress());
-        until_applied(&bank, before + self.messages);
-        let applied = meter.stop(before + self.messages - already).rate;
+        until_applied(&bank, records);
+        let applied = meter.stop(records - already).rate;
         until_delivered(&bank);
-        let score = meter.stop(before + self.messages - already);
+        let score = meter.stop(records - already);
         println!("  applied {applied:.0}/s, told {:.0}/s", score.rate);
         for daemon in daemons {
             daemon.terminate(30);
