@@ -212,16 +212,37 @@ pub(super) fn listed<T>(dialect: Dialect, binds: &mut Vec<Bind>, values: &[T], b
     format!("({})", places.join(", "))
 }
 
-/// What a column of bytes must be to be one of these keys, behind the binds that are there: with an array, where there
-/// are any, it is one statement however many they are.
-pub(super) fn any_of<K: AsRef<[u8]>>(dialect: Dialect, binds: &mut Vec<Bind>, keys: &[K]) -> String {
+/// `FROM … WHERE …` for the rows of a table, called `w`, whose column of bytes is one of these keys, behind the binds
+/// that are there and are used in `also`, a condition that ends with `AND`.
+///
+/// PostgreSQL is asked key by key, in their order: what it plans for a list of them while the table is new and small is
+/// to read all of it, and it keeps to that until autovacuum has counted the rows.
+pub(super) fn by_keys<K: AsRef<[u8]>>(
+    dialect: Dialect,
+    binds: &mut Vec<Bind>,
+    (table, column): (&str, &str),
+    also: &str,
+    keys: &[K],
+    lock: bool,
+) -> String {
     match dialect {
         Dialect::Postgres => {
             binds.push(Bind::Array(Array::blobs(keys.iter().map(|key| Some(key.as_ref())))));
-            format!("= ANY(${})", binds.len())
+            // Either keeps the inner query from being made one with the outer.
+            let apart = if lock { "FOR UPDATE" } else { "OFFSET 0" };
+            format!(
+                "FROM unnest(CAST(${} AS bytea[])) AS k(key), \
+                 LATERAL (SELECT * FROM {table} WHERE {also} {column} = k.key {apart}) AS w",
+                binds.len()
+            )
         }
         Dialect::MySql | Dialect::Sqlite => {
-            format!("IN {}", listed(dialect, binds, keys, |key| Bind::Bytes(key.as_ref().to_vec())))
+            let keys = listed(dialect, binds, keys, |key| Bind::Bytes(key.as_ref().to_vec()));
+            let lock = match dialect {
+                Dialect::MySql if lock => format!(" ORDER BY {column} FOR UPDATE"),
+                _ => String::new(),
+            };
+            format!("FROM {table} AS w WHERE {also} {column} IN {keys}{lock}")
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The inbox: one row a message, and the proof of its effect.
 
-use super::bind::{Array, any_of, cut};
+use super::bind::{Array, by_keys, cut};
 use super::meta::{instant_ms, purge_horizon, time_bind};
 use super::{Bind, Dialect, Sql, StoreError, StoreRow, Tx};
 
@@ -184,8 +184,8 @@ impl Tx {
                 dialect.placeholder(0)
             );
             let mut binds = vec![Bind::text(&horizon)];
-            let keys = any_of(dialect, &mut binds, chunk);
-            let sql = format!("SELECT {columns} FROM countersign_inbox WHERE inbox_key {keys}");
+            let from = by_keys(dialect, &mut binds, ("countersign_inbox", "inbox_key"), "", chunk, false);
+            let sql = format!("SELECT {columns} {from}");
             for row in self.fetch(&sql, binds).await? {
                 if horizon_ms.is_none() {
                     horizon_ms = row.opt_text(9)?.as_deref().map(instant_ms).transpose()?;

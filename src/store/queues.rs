@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::bind::any_of;
+use super::bind::by_keys;
 use super::{Bind, Dialect, Sql, Store, StoreError, Tx};
 
 /// A hash of a record's key.
@@ -40,12 +40,12 @@ impl Tx {
         for chunk in keys.chunks(dialect.max_binds() / 2) {
             let mut binds = vec![Bind::text(place.pipeline), Bind::text(place.topic)];
             let (pipeline, topic) = (dialect.placeholder(0), dialect.placeholder(1));
-            let keys = any_of(dialect, &mut binds, chunk);
-            let sql = format!(
-                "SELECT DISTINCT order_key FROM countersign_inbox WHERE pipeline = {pipeline} AND topic = {topic} \
-                 AND kafka_partition = {} AND status = 'WAITING' AND order_key {keys}",
+            let waits = format!(
+                "pipeline = {pipeline} AND topic = {topic} AND kafka_partition = {} AND status = 'WAITING' AND",
                 place.partition
             );
+            let from = by_keys(dialect, &mut binds, ("countersign_inbox", "order_key"), &waits, chunk, false);
+            let sql = format!("SELECT DISTINCT order_key {from}");
             for row in self.fetch(&sql, binds).await? {
                 let key = row.bytes(0)?.try_into();
                 waiting.insert(key.map_err(|_| StoreError::Unexpected("an order key of 32 bytes".to_owned()))?);

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::bind::{any_of, listed};
+use super::bind::{by_keys, listed};
 use super::inbox::Status;
 use super::meta::time_bind;
 use super::queues::HEADS;
@@ -72,7 +72,7 @@ impl Store {
              WHEN status = 'WAITING' AND next_try_at < {late} AND {HEADS} THEN 1 \
              WHEN status = 'PROCESSING' AND COALESCE(lease_until, received_at) < {late} THEN 1 ELSE 0 END AS {int})"
         );
-        let rows = self.by_keys(&columns, "countersign_inbox w", "inbox_key", keys).await?;
+        let rows = self.by_keys(&columns, "countersign_inbox", "inbox_key", keys).await?;
         rows.iter().map(known_row).collect()
     }
 
@@ -99,8 +99,8 @@ impl Store {
         let mut found = Vec::with_capacity(keys.len());
         for chunk in keys.chunks(dialect.max_binds()) {
             let mut binds = Vec::new();
-            let condition = any_of(dialect, &mut binds, chunk);
-            found.extend(self.read(&format!("SELECT {columns} FROM {table} WHERE {column} {condition}"), binds).await?);
+            let from = by_keys(dialect, &mut binds, (table, column), "", chunk, false);
+            found.extend(self.read(&format!("SELECT {columns} {from}"), binds).await?);
         }
         Ok(found)
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::bind::{Array, any_of};
+use super::bind::{Array, by_keys};
 use super::{Bind, Dialect, StoreError, Tx};
 
 /// What the guard knows of one row. It outlives the row's delete, so that a late update does not raise the dead.
@@ -25,25 +25,26 @@ impl Tx {
         key_hashes: &[[u8; 32]],
     ) -> Result<HashMap<[u8; 32], RowVersion>, StoreError> {
         let dialect = self.dialect();
+        debug_assert!(key_hashes.is_sorted(), "two batches lock in the same order");
         if dialect != Dialect::Sqlite {
             let empty = RowVersion { lineage: String::new(), position: String::new(), deleted: false };
             let rows: Vec<_> = key_hashes.iter().map(|hash| (*hash, empty.clone())).collect();
-            self.write_row_versions(pipeline, table, &rows, false).await?;
+            let new = self.write_row_versions(pipeline, table, &rows, false).await?;
+            // MySQL counts a row that is there like one that is new.
+            if dialect == Dialect::Postgres && new == rows.len() as u64 {
+                return Ok(HashMap::new());
+            }
         }
         let int = if dialect == Dialect::MySql { "SIGNED" } else { "integer" };
         let mut versions = HashMap::with_capacity(key_hashes.len());
         for chunk in key_hashes.chunks(dialect.max_binds() - 2) {
             let mut binds = vec![Bind::text(pipeline), Bind::text(table)];
-            let columns = format!(
-                "SELECT key_hash, lineage, position, CAST(CAST(deleted AS {int}) AS {}) FROM countersign_row_versions",
+            let of = format!("pipeline = {} AND table_name = {} AND", dialect.placeholder(0), dialect.placeholder(1));
+            let from = by_keys(dialect, &mut binds, ("countersign_row_versions", "key_hash"), &of, chunk, true);
+            let sql = format!(
+                "SELECT key_hash, lineage, position, CAST(CAST(deleted AS {int}) AS {}) {from}",
                 dialect.bigint()
             );
-            let (pipeline, table) = (dialect.placeholder(0), dialect.placeholder(1));
-            let keys = any_of(dialect, &mut binds, chunk);
-            // Sorted by key, so that two batches lock in the same order.
-            let lock = if dialect == Dialect::Sqlite { "" } else { " ORDER BY key_hash FOR UPDATE" };
-            let sql =
-                format!("{columns} WHERE pipeline = {pipeline} AND table_name = {table} AND key_hash {keys}{lock}");
             let rows = self.fetch(&sql, binds).await?;
             if dialect != Dialect::Sqlite && rows.len() < chunk.len() {
                 // What is not there is not locked.
@@ -68,7 +69,7 @@ impl Tx {
         table: &str,
         versions: &[([u8; 32], RowVersion)],
     ) -> Result<(), StoreError> {
-        self.write_row_versions(pipeline, table, versions, true).await
+        self.write_row_versions(pipeline, table, versions, true).await.map(drop)
     }
 
     async fn write_row_versions(
@@ -77,8 +78,9 @@ impl Tx {
         table: &str,
         versions: &[([u8; 32], RowVersion)],
         overwrite: bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<u64, StoreError> {
         let dialect = self.dialect();
+        let mut touched = 0;
         let update = match (dialect, overwrite) {
             (Dialect::Postgres | Dialect::Sqlite, true) => {
                 "ON CONFLICT (pipeline, table_name, key_hash) DO UPDATE SET lineage = excluded.lineage, \
@@ -133,8 +135,8 @@ impl Tx {
                     )
                 }
             };
-            self.execute(&sql, binds).await?;
+            touched += self.execute(&sql, binds).await?;
         }
-        Ok(())
+        Ok(touched)
     }
 }
