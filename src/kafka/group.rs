@@ -337,3 +337,38 @@ pub(super) fn waker(notify: &Arc<Notify>) -> impl Fn() + Send + Sync + 'static {
     let notify = Arc::clone(notify);
     move || notify.notify_one()
 }
+
+#[cfg(test)]
+mod tests {
+    use rdkafka::statistics::ConsumerGroup;
+
+    use super::*;
+
+    #[test]
+    fn a_client_that_does_not_come_out_of_giving_back_is_noticed() {
+        let (assigned, _lanes) = mpsc::unbounded_channel();
+        let context = GroupContext {
+            consumer: OnceLock::new(),
+            lanes: Mutex::default(),
+            assigned,
+            start: StartPolicy::Earliest,
+            begun_with: HashMap::new(),
+            drain: Duration::ZERO,
+            trouble: Mutex::default(),
+            fatal: Mutex::default(),
+            giving_back: Mutex::default(),
+            instance: None,
+            stopping: CancellationToken::new(),
+        };
+        let since = |join_state: &str| {
+            let group = ConsumerGroup { join_state: join_state.to_owned(), ..ConsumerGroup::default() };
+            context.stats(Statistics { cgrp: Some(group), ..Statistics::default() });
+            *context.giving_back.lock().unwrap()
+        };
+        assert_eq!(since("steady"), None);
+        let began = since("wait-incr-unassign-to-complete");
+        assert!(began.is_some());
+        assert_eq!(since("wait-unassign-to-complete"), began, "not begun anew");
+        assert_eq!(since("wait-join"), None, "others of the group may take their time");
+    }
+}

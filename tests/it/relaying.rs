@@ -104,11 +104,23 @@ struct Process {
 impl Process {
     /// A relay in a process to which these lanes are assigned.
     fn start(world: &World, broker: &Arc<Broker>, owner: &str, own: &[LaneName]) -> Self {
+        Self::start_with(world, broker, owner, own, |_| {})
+    }
+
+    /// The same, with what it was told before it began.
+    fn start_with(
+        world: &World,
+        broker: &Arc<Broker>,
+        owner: &str,
+        own: &[LaneName],
+        tell: impl FnOnce(&Undelivered),
+    ) -> Self {
         let lanes = Lanes::default();
         for lane in own {
             lanes.set(lane, LaneState::Running);
         }
         let undelivered = Arc::new(Undelivered::default());
+        tell(&undelivered);
         let relay = Relay {
             pipeline: world.name.as_str().into(),
             store: world.db.store.clone(),
@@ -129,7 +141,7 @@ impl Process {
     }
 }
 
-async fn enqueue(world: &World, lane: Option<&LaneName>, names: &[String]) {
+async fn enqueue(world: &World, lane: Option<&LaneName>, names: &[String]) -> Vec<PendingReceipt> {
     let mut tx = world.db.store.begin().await.unwrap();
     let now = tx.now().await.unwrap();
     let receipts = names.iter().map(|name| NewReceipt {
@@ -138,8 +150,9 @@ async fn enqueue(world: &World, lane: Option<&LaneName>, names: &[String]) {
         receipt: name.clone(),
     });
     let of = lane.map(|(topic, partition)| (&**topic, *partition));
-    tx.enqueue_receipts(&world.name, of, &now, receipts.collect()).await.unwrap();
+    let enqueued = tx.enqueue_receipts(&world.name, of, &now, receipts.collect()).await.unwrap();
     tx.commit().await.unwrap();
+    enqueued
 }
 
 fn names(range: std::ops::Range<usize>) -> Vec<String> {
@@ -207,11 +220,54 @@ fn a_flight_begins_only_with_a_lease_that_outlasts_it() {
             let now: jiff::Timestamp = world.db.store.now().await.unwrap().parse().unwrap();
             let short = now + Duration::from_secs(2 * n);
             hold(&world.db.store, &broker.lease, &format!("a {short}")).await;
-            enqueue(&world, Some(&own), &names(n as usize..n as usize + 1)).await;
-            process.undelivered.of_any();
+            let enqueued = enqueue(&world, Some(&own), &names(n as usize..n as usize + 1)).await;
+            match n % 2 {
+                0 => process.undelivered.of_any(),
+                _ => process.undelivered.hand(&own, enqueued),
+            }
             until("its delivery", || async { (broker.delivered().len() > n as usize).then_some(()) }).await;
         }
         process.stop().await;
+        broker.faultless();
+    });
+}
+
+#[test]
+fn what_a_lane_hands_over_goes_out_behind_what_stands_before_it() {
+    everywhere(|world| async move {
+        let (broker, own) = (Broker::new(&world), lane(&world, 0));
+        let process = Process::start(&world, &broker, "a", std::slice::from_ref(&own));
+        for n in 0..60 {
+            let enqueued = enqueue(&world, Some(&own), &names(n * 3..n * 3 + 3)).await;
+            // Others, who hand nothing over, leave some as well.
+            if n % 5 > 0 {
+                process.undelivered.hand(&own, enqueued);
+            }
+            tokio::time::sleep(Duration::from_millis(n as u64 % 4 * 10)).await;
+        }
+        until("all of them", || async { (broker.delivered().len() >= 180).then_some(()) }).await;
+        process.stop().await;
+        assert_eq!(broker.delivered(), names(0..180), "each once, in their order");
+        assert_eq!(world.db.count("FROM countersign_outbox").await, 0);
+        broker.faultless();
+    });
+}
+
+#[test]
+fn what_a_lane_handed_over_and_a_restored_store_has_lost_does_not_go_out() {
+    everywhere(|world| async move {
+        let (broker, own) = (Broker::new(&world), lane(&world, 0));
+        let lost = enqueue(&world, Some(&own), &names(0..2)).await;
+        world.db.run("DELETE FROM countersign_outbox").await;
+        let other = enqueue(&world, Some(&own), &names(2..3)).await;
+        let process = Process::start_with(&world, &broker, "a", std::slice::from_ref(&own), |undelivered| {
+            undelivered.hand(&own, lost);
+            undelivered.hand(&own, other);
+        });
+        until("the one that is there", || async { (!broker.delivered().is_empty()).then_some(()) }).await;
+        process.stop().await;
+        assert_eq!(broker.delivered(), names(2..3));
+        assert_eq!(world.db.count("FROM countersign_outbox").await, 0);
         broker.faultless();
     });
 }
