@@ -29,7 +29,7 @@ use crate::kafka::producer::LONGEST_FLIGHT;
 use crate::metrics::Metrics;
 use crate::pipeline::status::{LaneName, Lanes};
 use crate::pipeline::undelivered::{Told, Undelivered};
-use crate::store::outbox::{Pending, PendingReceipt};
+use crate::store::outbox::{FrontOf, Pending, PendingReceipt};
 use crate::store::{Store, StoreError};
 
 pub struct Relay {
@@ -163,21 +163,31 @@ impl Relay {
     }
 
     /// Delivers what the lanes have handed over, of all of them in one flight. The answer are those lanes whose receipts
-    /// have to be looked for in the outbox: others stand before those that were handed over, or the lease is not ours for
-    /// long enough.
-    async fn hand_on(&self, mut handed: HashMap<LaneName, Vec<PendingReceipt>>) -> Result<Vec<LaneName>, StoreError> {
+    /// have to be looked for in the outbox: others stand before or among those that were handed over, or the lease is not
+    /// ours for long enough.
+    async fn hand_on(&self, handed: HashMap<LaneName, Vec<PendingReceipt>>) -> Result<Vec<LaneName>, StoreError> {
         if handed.is_empty() {
             return Ok(Vec::new());
         }
-        let lanes: Vec<LaneName> = handed.keys().cloned().collect();
-        let places: Vec<_> = lanes.iter().map(|lane| (&*lane.0, lane.1, self.lease(Some(lane)))).collect();
+        let handed: Vec<_> = handed.into_iter().collect();
+        let last = |receipts: &[PendingReceipt]| receipts.last().map_or(0, |receipt| receipt.id);
+        let lanes: Vec<_> = handed
+            .iter()
+            .map(|(lane, receipts)| FrontOf {
+                topic: &lane.0,
+                partition: lane.1,
+                last: last(receipts),
+                lease: self.lease(Some(lane)),
+            })
+            .collect();
         let asked = Instant::now();
-        let fronts = self.store.fronts(&self.pipeline, &places, &self.owner).await?;
+        let fronts = self.store.fronts(&self.pipeline, &lanes, &self.owner).await?;
+        drop(lanes);
         let (mut flight, mut behind) = (Vec::new(), Vec::new());
-        for (lane, front) in lanes.into_iter().zip(fronts) {
-            let receipts = handed.remove(&lane).unwrap_or_default();
+        for ((lane, receipts), front) in handed.into_iter().zip(fronts) {
             let first = receipts.first().map(|receipt| receipt.id);
-            if front.oldest == first && lasts(front.lease, asked) {
+            let all = front.oldest == first && front.waiting == receipts.len() as i64;
+            if all && lasts(front.lease, asked) {
                 flight.extend(receipts);
             } else {
                 behind.push(lane);

@@ -36,11 +36,23 @@ pub struct Pending {
     pub lease: Option<Duration>,
 }
 
+/// Receipts of a lane that somebody asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FrontOf<'a> {
+    pub topic: &'a str,
+    pub partition: i32,
+    /// Up to this number.
+    pub last: i64,
+    /// The name of the lane's lease.
+    pub lease: String,
+}
+
 /// What stands at the front of a lane's receipts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Front {
     /// The number of the oldest one.
     pub oldest: Option<i64>,
+    pub waiting: i64,
     /// What is left of the lease; none if this owner does not hold it.
     pub lease: Option<Duration>,
 }
@@ -54,15 +66,13 @@ const INSERT_PG: &str = "WITH new AS (INSERT INTO countersign_outbox \
     WITH ORDINALITY AS u(receipt_id, receipt_key, receipt, n) ORDER BY u.n RETURNING id) \
     SELECT array_agg(id) FROM new";
 
-/// The oldest receipt of each of these lanes, their leases, and the clock.
-const FRONTS_PG: &str = "SELECT (SELECT o.id FROM countersign_outbox o WHERE o.pipeline = $1 AND o.topic = l.topic \
-    AND o.kafka_partition = l.kafka_partition ORDER BY o.id LIMIT 1), \
-    (SELECT value FROM countersign_meta WHERE name = l.lease), ";
-const FRONTS_PG_OF: &str = " FROM unnest(CAST($2 AS text[]), CAST($3 AS bigint[]), CAST($4 AS text[])) \
-    WITH ORDINALITY AS l(topic, kafka_partition, lease, n) ORDER BY l.n";
+/// What waits in each of these lanes up to a number, their leases, and the clock.
+const FRONTS_PG: &str = "SELECT w.oldest, w.waiting, (SELECT value FROM countersign_meta WHERE name = l.lease), ";
+const FRONTS_PG_OF: &str = " FROM unnest(CAST($2 AS text[]), CAST($3 AS bigint[]), CAST($4 AS bigint[]), \
+    CAST($5 AS text[])) WITH ORDINALITY AS l(topic, kafka_partition, last, lease, n), LATERAL (SELECT MIN(o.id) AS oldest, \
+    COUNT(*) AS waiting FROM countersign_outbox o WHERE o.pipeline = $1 AND o.topic = l.topic \
+    AND o.kafka_partition = l.kafka_partition AND o.id <= l.last) AS w ORDER BY l.n";
 
-/// Each row by its number. Of `receipt_id = ANY(…)` a prepared statement would look through the whole array for each row,
-/// and a join it would plan by what it takes for the size of a table that is empty now and long a moment later.
 const DELETE_PG: &str = "DELETE FROM countersign_outbox WHERE ctid = ANY(ARRAY(SELECT o.place \
     FROM unnest(CAST($1 AS bigint[]), CAST($2 AS text[])) AS d(id, receipt_id), LATERAL (SELECT ctid AS place \
     FROM countersign_outbox WHERE id = d.id AND receipt_id = d.receipt_id OFFSET 0) AS o))";
@@ -227,26 +237,22 @@ impl Store {
         Ok(Some((row.text(0)?, partition)))
     }
 
-    /// What stands at the front of each of these lanes: topic, partition, and the name of its lease.
-    pub async fn fronts(
-        &self,
-        pipeline: &str,
-        lanes: &[(&str, i32, String)],
-        owner: &str,
-    ) -> Result<Vec<Front>, StoreError> {
+    /// What stands at the front of each of these lanes.
+    pub async fn fronts(&self, pipeline: &str, lanes: &[FrontOf<'_>], owner: &str) -> Result<Vec<Front>, StoreError> {
         let dialect = self.dialect();
         debug_assert_eq!(dialect, Dialect::Postgres, "no other tells the numbers of what is inserted");
         let sql = format!("{FRONTS_PG}{}{FRONTS_PG_OF}", clock(dialect));
         let binds = vec![
             Bind::text(pipeline),
-            Bind::Array(Array::texts(lanes.iter().map(|(topic, _, _)| Some(*topic)))),
-            Bind::Array(Array::ints(lanes.iter().map(|(_, partition, _)| i64::from(*partition)))),
-            Bind::Array(Array::texts(lanes.iter().map(|(_, _, lease)| Some(lease.as_str())))),
+            Bind::Array(Array::texts(lanes.iter().map(|lane| Some(lane.topic)))),
+            Bind::Array(Array::ints(lanes.iter().map(|lane| i64::from(lane.partition)))),
+            Bind::Array(Array::ints(lanes.iter().map(|lane| lane.last))),
+            Bind::Array(Array::texts(lanes.iter().map(|lane| Some(lane.lease.as_str())))),
         ];
         let rows = self.read(&sql, binds).await?;
         let front = |row: &StoreRow| {
-            let lease = left(&row.opt_text(1)?.unwrap_or_default(), &row.text(2)?, owner)?;
-            Ok(Front { oldest: row.opt_int(0)?, lease })
+            let lease = left(&row.opt_text(2)?.unwrap_or_default(), &row.text(3)?, owner)?;
+            Ok(Front { oldest: row.opt_int(0)?, waiting: row.int(1)?, lease })
         };
         rows.iter().map(front).collect()
     }
