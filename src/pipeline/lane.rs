@@ -265,6 +265,10 @@ impl Work<'_> {
                 if let Err(halt) = processor.take_slot().await {
                     return halt;
                 }
+                // As above: the lane may have ended while it waited.
+                if stop.is_cancelled() {
+                    return Halt::Stopped;
+                }
                 // The more lanes there are that wait for each other, the larger are their batches.
                 self.reader.top_up(&mut fetched, options.batch, options.batch_bytes);
             }

@@ -73,6 +73,8 @@ const FRONTS_PG_OF: &str = " FROM unnest(CAST($2 AS text[]), CAST($3 AS bigint[]
     COUNT(*) AS waiting FROM countersign_outbox o WHERE o.pipeline = $1 AND o.topic = l.topic \
     AND o.kafka_partition = l.kafka_partition AND o.id <= l.last) AS w ORDER BY l.n";
 
+/// Each row by its number. Of `receipt_id = ANY(…)` a prepared statement would look through the whole array for each row,
+/// and a join it would plan by what it takes for the size of a table that is empty now and long a moment later.
 const DELETE_PG: &str = "DELETE FROM countersign_outbox WHERE ctid = ANY(ARRAY(SELECT o.place \
     FROM unnest(CAST($1 AS bigint[]), CAST($2 AS text[])) AS d(id, receipt_id), LATERAL (SELECT ctid AS place \
     FROM countersign_outbox WHERE id = d.id AND receipt_id = d.receipt_id OFFSET 0) AS o))";
