@@ -128,11 +128,11 @@ impl Relay {
         told.retain(|lane, _| duty.held.contains(lane));
         let (handed, told): (HashMap<_, _>, HashMap<_, _>) =
             told.into_iter().partition(|(_, receipts)| !receipts.is_empty());
-        let mut due: Vec<LaneName> = match since {
-            Some(_) => told.into_keys().collect(),
-            None => duty.held.iter().filter(|lane| !handed.contains_key(*lane)).cloned().collect(),
+        let behind = self.hand_on(handed).await?;
+        let due: Vec<LaneName> = match since {
+            Some(_) => told.into_keys().chain(behind).collect(),
+            None => duty.held.clone(),
         };
-        due.extend(self.hand_on(handed).await?);
         let mut more = false;
         // None is dropped for another's error: what is in flight is waited for.
         let rounds: Vec<_> =
@@ -180,14 +180,22 @@ impl Relay {
                 lease: self.lease(Some(lane)),
             })
             .collect();
+        let most = handed.iter().map(|(_, receipts)| receipts.len()).max().unwrap_or(0);
         let asked = Instant::now();
-        let fronts = self.store.fronts(&self.pipeline, &lanes, &self.owner).await?;
-        drop(lanes);
+        let fronts = match self.store.fronts(&self.pipeline, &lanes, most, &self.owner).await {
+            Ok(fronts) => fronts,
+            Err(error) => {
+                self.troubled(&error);
+                return Ok(handed.into_iter().map(|(lane, _)| lane).collect());
+            }
+        };
         let (mut flight, mut behind) = (Vec::new(), Vec::new());
         for ((lane, receipts), front) in handed.into_iter().zip(fronts) {
             let first = receipts.first().map(|receipt| receipt.id);
+            // Of two lives of a lane in this process the earlier one may hand its last ones over later.
+            let in_order = receipts.is_sorted_by(|a, b| a.id < b.id);
             let all = front.oldest == first && front.waiting == receipts.len() as i64;
-            if all && lasts(front.lease, asked) {
+            if in_order && all && lasts(front.lease, asked) {
                 flight.extend(receipts);
             } else {
                 behind.push(lane);

@@ -59,11 +59,12 @@ pub struct GroupState {
     pub trouble: Option<String>,
     /// This member cannot work any more: another one has its instance id, or the client gave up.
     pub fatal: Option<String>,
-    /// The client does not get on in the group's protocol, and never will: another one has to take its place.
+    /// The client does not get on in the group's protocol, and may never: another one has to take its place.
     pub stuck: bool,
 }
 
-/// Nothing but its own affairs keeps the client in a state of giving back, and its requests are given up by then.
+/// Nothing but its own requests keeps the client in a state of giving back. Most are answered at once; the longest are given
+/// up after a minute, and some never: a new client costs less than to wait for that.
 const STUCK: Duration = Duration::from_secs(10);
 /// How long the client may take to leave the group.
 const LEAVE: Duration = Duration::from_secs(10);
@@ -145,7 +146,7 @@ impl Consumer {
         let gone = self.thread.as_ref().is_some_and(JoinHandle::is_finished) && !self.stop.is_cancelled();
         let fatal = fatal.or_else(|| gone.then(|| "the polling thread ended by itself".to_owned()));
         let since = *context.giving_back.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let stuck = since.is_some_and(|since| since.elapsed() > STUCK);
+        let stuck = since.is_some_and(|(first, last)| last - first > STUCK);
         GroupState { lanes: context.lock().len(), trouble, fatal, stuck }
     }
 

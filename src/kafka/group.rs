@@ -36,8 +36,9 @@ pub(super) struct GroupContext {
     /// The last error that says that the group cannot work, for readiness.
     pub trouble: Mutex<Option<String>>,
     pub fatal: Mutex<Option<String>>,
-    /// Since when the client gives an assignment back without coming to an end of it.
-    pub giving_back: Mutex<Option<Instant>>,
+    /// From when to when the client was seen giving an assignment back without coming to an end of it. Both by what it
+    /// says itself: while it says nothing, it may be busy with what comes next.
+    pub giving_back: Mutex<Option<(Instant, Instant)>>,
     /// `group.instance.id`, if the membership is static.
     pub instance: Option<String>,
     pub stopping: CancellationToken,
@@ -275,7 +276,8 @@ impl ClientContext for GroupContext {
         drop(lanes);
         let unsettled = statistics.cgrp.is_some_and(|group| group.join_state.ends_with(GIVING_BACK));
         let mut since = self.giving_back.lock().unwrap_or_else(PoisonError::into_inner);
-        *since = unsettled.then(|| since.unwrap_or_else(Instant::now));
+        let now = Instant::now();
+        *since = unsettled.then(|| (since.map_or(now, |(first, _)| first), now));
         drop(since);
         // One broker that answers is enough to be told about the others. Without an assignment there is nothing to
         // fetch, and connections that are not needed are closed.
@@ -363,7 +365,7 @@ mod tests {
         let since = |join_state: &str| {
             let group = ConsumerGroup { join_state: join_state.to_owned(), ..ConsumerGroup::default() };
             context.stats(Statistics { cgrp: Some(group), ..Statistics::default() });
-            *context.giving_back.lock().unwrap()
+            context.giving_back.lock().unwrap().map(|(first, _)| first)
         };
         assert_eq!(since("steady"), None);
         let began = since("wait-incr-unassign-to-complete");

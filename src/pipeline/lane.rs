@@ -29,6 +29,8 @@ pub struct LaneOptions {
 }
 
 const RETRY: Duration = Duration::from_millis(500);
+/// How long the end of a lane waits for its reader's.
+const LET_GO: Duration = Duration::from_secs(2);
 const REFUSED_LOOK: Duration = Duration::from_secs(5);
 /// A lane without records looks this often whether its row is as it left it.
 const QUIET_LOOK: Duration = Duration::from_secs(5);
@@ -72,7 +74,9 @@ pub async fn run(shared: Arc<Shared>, lanes: Lanes, assigned: Assigned, options:
         // Not there if it was never observed.
         let _ = gauge.remove_label_values(&[&*key_pipeline, &*name.0, &*partition_label]);
     }
-    drop(reader);
+    // It may hold the last reference to a client that was replaced and never comes to an end: not on a thread of the
+    // runtime, and not for long.
+    let _ = tokio::time::timeout(LET_GO, tokio::task::spawn_blocking(move || drop(reader))).await;
     // Last: the polling thread takes it as the end of the lane.
     drop(end);
 }

@@ -52,6 +52,7 @@ pub struct FrontOf<'a> {
 pub struct Front {
     /// The number of the oldest one.
     pub oldest: Option<i64>,
+    /// How many wait, or one more than were asked for.
     pub waiting: i64,
     /// What is left of the lease; none if this owner does not hold it.
     pub lease: Option<Duration>,
@@ -69,9 +70,9 @@ const INSERT_PG: &str = "WITH new AS (INSERT INTO countersign_outbox \
 /// What waits in each of these lanes up to a number, their leases, and the clock.
 const FRONTS_PG: &str = "SELECT w.oldest, w.waiting, (SELECT value FROM countersign_meta WHERE name = l.lease), ";
 const FRONTS_PG_OF: &str = " FROM unnest(CAST($2 AS text[]), CAST($3 AS bigint[]), CAST($4 AS bigint[]), \
-    CAST($5 AS text[])) WITH ORDINALITY AS l(topic, kafka_partition, last, lease, n), LATERAL (SELECT MIN(o.id) AS oldest, \
-    COUNT(*) AS waiting FROM countersign_outbox o WHERE o.pipeline = $1 AND o.topic = l.topic \
-    AND o.kafka_partition = l.kafka_partition AND o.id <= l.last) AS w ORDER BY l.n";
+    CAST($5 AS text[])) WITH ORDINALITY AS l(topic, kafka_partition, last, lease, n), LATERAL (SELECT MIN(f.id) AS oldest, \
+    COUNT(*) AS waiting FROM (SELECT o.id FROM countersign_outbox o WHERE o.pipeline = $1 AND o.topic = l.topic \
+    AND o.kafka_partition = l.kafka_partition AND o.id <= l.last ORDER BY o.id LIMIT $6) AS f) AS w ORDER BY l.n";
 
 /// Each row by its number. Of `receipt_id = ANY(…)` a prepared statement would look through the whole array for each row,
 /// and a join it would plan by what it takes for the size of a table that is empty now and long a moment later.
@@ -239,8 +240,14 @@ impl Store {
         Ok(Some((row.text(0)?, partition)))
     }
 
-    /// What stands at the front of each of these lanes.
-    pub async fn fronts(&self, pipeline: &str, lanes: &[FrontOf<'_>], owner: &str) -> Result<Vec<Front>, StoreError> {
+    /// What stands at the front of each of these lanes. Not more than `most` and one are counted: a backlog may be long.
+    pub async fn fronts(
+        &self,
+        pipeline: &str,
+        lanes: &[FrontOf<'_>],
+        most: usize,
+        owner: &str,
+    ) -> Result<Vec<Front>, StoreError> {
         let dialect = self.dialect();
         debug_assert_eq!(dialect, Dialect::Postgres, "no other tells the numbers of what is inserted");
         let sql = format!("{FRONTS_PG}{}{FRONTS_PG_OF}", clock(dialect));
@@ -250,6 +257,7 @@ impl Store {
             Bind::Array(Array::ints(lanes.iter().map(|lane| i64::from(lane.partition)))),
             Bind::Array(Array::ints(lanes.iter().map(|lane| lane.last))),
             Bind::Array(Array::texts(lanes.iter().map(|lane| Some(lane.lease.as_str())))),
+            Bind::Int(most as i64 + 1),
         ];
         let rows = self.read(&sql, binds).await?;
         let front = |row: &StoreRow| {
