@@ -7,6 +7,9 @@
 //! (its partition or topic is not consumed any more, no daemon runs, another configuration owns it and pushes none)
 //! are delivered by whoever comes first, who gives the lease back after each round.
 //!
+//! Lanes of this process hand their new receipts over in memory, where their numbers are known; these go out if nothing
+//! else waits before or among them. All others are read from the outbox.
+//!
 //! Before each flight the lease must last for longer than a flight can, by the database's clock and by a clock of
 //! this process that began before the database was asked. A process that is stopped behind that look and goes on
 //! later may still have that one flight under way. What was not acknowledged stays in the outbox; it goes out again,
@@ -170,13 +173,12 @@ impl Relay {
             return Ok(Vec::new());
         }
         let handed: Vec<_> = handed.into_iter().collect();
-        let last = |receipts: &[PendingReceipt]| receipts.last().map_or(0, |receipt| receipt.id);
         let lanes: Vec<_> = handed
             .iter()
             .map(|(lane, receipts)| FrontOf {
                 topic: &lane.0,
                 partition: lane.1,
-                last: last(receipts),
+                last: receipts.last().map_or(0, |receipt| receipt.id),
                 lease: self.lease(Some(lane)),
             })
             .collect();

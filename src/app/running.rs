@@ -78,28 +78,23 @@ impl Running {
             relaying.spawn(async move { relay.run(stop).await });
         }
         let mut lanes = JoinSet::new();
-        let mut replaced = JoinSet::new();
+        let mut ending = JoinSet::new();
         let followed = loop {
             let (consumer, assigned) = joined;
             let followed = self.follow(&consumer, assigned, (&mut lanes, &mut tasks, &mut relaying), &stop).await;
-            let stuck = matches!(followed, Ok(Followed::Stuck));
-            if !stuck {
-                self.stopping();
-            }
-            replaced.spawn(consumer.stop());
-            if !stuck {
+            ending.spawn(consumer.stop());
+            if !matches!(followed, Ok(Followed::Stuck)) {
                 break followed.map(drop);
             }
             warn!(pipeline = %self.shared.pipeline, "the group's client is stuck: another one takes its place");
             match self.join_group(&stop).await {
                 Ok(Some(another)) => joined = another,
-                ended => {
-                    self.stopping();
-                    break ended.map(drop);
-                }
+                ended => break ended.map(drop),
             }
         };
-        while replaced.join_next().await.is_some() {}
+        self.view.health.stopping();
+        info!(pipeline = %self.shared.pipeline, "stopping");
+        while ending.join_next().await.is_some() {}
         while lanes.join_next().await.is_some() {}
         parts.cancel();
         relay_stop.cancel();
@@ -109,11 +104,6 @@ impl Running {
         self.shared.store.close().await;
         info!(pipeline = %self.shared.pipeline, "stopped");
         followed
-    }
-
-    fn stopping(&self) {
-        self.view.health.stopping();
-        info!(pipeline = %self.shared.pipeline, "stopping");
     }
 
     /// Takes what the group assigns and watches over the rest.

@@ -145,8 +145,8 @@ impl Consumer {
         // Nobody polls any more: the group will throw this member out, and its lanes would not hear of it.
         let gone = self.thread.as_ref().is_some_and(JoinHandle::is_finished) && !self.stop.is_cancelled();
         let fatal = fatal.or_else(|| gone.then(|| "the polling thread ended by itself".to_owned()));
-        let since = *context.giving_back.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let stuck = since.is_some_and(|(first, last)| last - first > STUCK);
+        let seen = *context.giving_back.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let stuck = seen.is_some_and(|(first, last)| last - first > STUCK);
         GroupState { lanes: context.lock().len(), trouble, fatal, stuck }
     }
 

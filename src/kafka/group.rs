@@ -275,10 +275,10 @@ impl ClientContext for GroupContext {
         }
         drop(lanes);
         let unsettled = statistics.cgrp.is_some_and(|group| group.join_state.ends_with(GIVING_BACK));
-        let mut since = self.giving_back.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.giving_back.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        *since = unsettled.then(|| (since.map_or(now, |(first, _)| first), now));
-        drop(since);
+        *seen = unsettled.then(|| (seen.map_or(now, |(first, _)| first), now));
+        drop(seen);
         // One broker that answers is enough to be told about the others. Without an assignment there is nothing to
         // fetch, and connections that are not needed are closed.
         let up = statistics.brokers.values().any(|broker| matches!(broker.state.as_str(), "UP" | "UPDATE"));

@@ -67,13 +67,6 @@ const INSERT_PG: &str = "WITH new AS (INSERT INTO countersign_outbox \
     WITH ORDINALITY AS u(receipt_id, receipt_key, receipt, n) ORDER BY u.n RETURNING id) \
     SELECT array_agg(id) FROM new";
 
-/// What waits in each of these lanes up to a number, their leases, and the clock.
-const FRONTS_PG: &str = "SELECT w.oldest, w.waiting, (SELECT value FROM countersign_meta WHERE name = l.lease), ";
-const FRONTS_PG_OF: &str = " FROM unnest(CAST($2 AS text[]), CAST($3 AS bigint[]), CAST($4 AS bigint[]), \
-    CAST($5 AS text[])) WITH ORDINALITY AS l(topic, kafka_partition, last, lease, n), LATERAL (SELECT MIN(f.id) AS oldest, \
-    COUNT(*) AS waiting FROM (SELECT o.id FROM countersign_outbox o WHERE o.pipeline = $1 AND o.topic = l.topic \
-    AND o.kafka_partition = l.kafka_partition AND o.id <= l.last ORDER BY o.id LIMIT $6) AS f) AS w ORDER BY l.n";
-
 /// Each row by its number. Of `receipt_id = ANY(…)` a prepared statement would look through the whole array for each row,
 /// and a join it would plan by what it takes for the size of a table that is empty now and long a moment later.
 const DELETE_PG: &str = "DELETE FROM countersign_outbox WHERE ctid = ANY(ARRAY(SELECT o.place \
@@ -250,7 +243,15 @@ impl Store {
     ) -> Result<Vec<Front>, StoreError> {
         let dialect = self.dialect();
         debug_assert_eq!(dialect, Dialect::Postgres, "no other tells the numbers of what is inserted");
-        let sql = format!("{FRONTS_PG}{}{FRONTS_PG_OF}", clock(dialect));
+        let sql = format!(
+            "SELECT w.oldest, w.waiting, (SELECT value FROM countersign_meta WHERE name = l.lease), {} \
+             FROM unnest(CAST($2 AS text[]), CAST($3 AS bigint[]), CAST($4 AS bigint[]), CAST($5 AS text[])) \
+             WITH ORDINALITY AS l(topic, kafka_partition, last, lease, n), \
+             LATERAL (SELECT MIN(f.id) AS oldest, COUNT(*) AS waiting FROM (SELECT o.id FROM countersign_outbox o \
+             WHERE o.pipeline = $1 AND o.topic = l.topic AND o.kafka_partition = l.kafka_partition AND o.id <= l.last \
+             ORDER BY o.id LIMIT $6) AS f) AS w ORDER BY l.n",
+            clock(dialect)
+        );
         let binds = vec![
             Bind::text(pipeline),
             Bind::Array(Array::texts(lanes.iter().map(|lane| Some(lane.topic)))),
