@@ -1,4 +1,6 @@
-//! Where a lane starts, and whether its store or its topic went back in time.
+//! Where a lane starts, and whether its store or its topic went back in time; what of it is done.
+
+pub mod outstanding;
 
 /// What Kafka and the store know when a partition is assigned.
 #[derive(Clone, Debug, PartialEq, Eq)]

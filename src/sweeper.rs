@@ -72,7 +72,7 @@ impl Sweeper {
     /// Tries every message whose time has come; true if more of them may be due at once. Several at a time, for one whose
     /// row is locked must not hold up the others: of one queue there is only the first among them.
     pub async fn round(&self) -> Result<bool, StoreError> {
-        let queues = self.shared.by_key.contains(&true);
+        let queues = self.shared.has_queues();
         let due = self.shared.store.due_waiting(&self.shared.pipeline, queues, ROUND).await?;
         let any = !due.is_empty();
         let round = Round {

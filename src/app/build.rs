@@ -27,7 +27,7 @@ use crate::purge::{Purger, Walks};
 use crate::registry::{Flavour, Ids, Registry};
 use crate::relay;
 use crate::route::TopicPattern;
-use crate::store::{Store, StoreError, StoreOptions};
+use crate::store::{Dialect, Store, StoreError, StoreOptions};
 use crate::supervisor::{Health, PipelineView};
 
 /// A pipeline of one configuration, not started yet.
@@ -83,6 +83,12 @@ pub fn reader_settings(config: &Config) -> ReaderSettings {
 /// With no more connections than the relay may use, one lane at a time.
 fn slots(config: &Config) -> usize {
     (config.store.pool as usize).saturating_sub(relay::AT_ONCE).max(1)
+}
+
+/// SQLite has one writer at a time: side by side would be one behind the other.
+fn slices(config: &Config, dialect: Dialect) -> usize {
+    let ordered = config.routes.iter().all(|route| route.order == config::Order::Partition);
+    if ordered || dialect == Dialect::Sqlite { 1 } else { config.pipeline.slices.min(slots(config)) }
 }
 
 fn open_gate(config: &Config) -> Result<Arc<dyn Gate>, AppError> {
@@ -161,7 +167,8 @@ impl Pipeline {
             effects,
             inbox: config.routes.iter().map(keeps_inbox).collect(),
             late: config.routes.iter().map(|route| route.late == config::Late::Apply).collect(),
-            by_key: config.routes.iter().map(|route| route.order == config::Order::Key).collect(),
+            order: config.routes.iter().map(|route| route.order).collect(),
+            slices: slices(&config, store.dialect()),
             options: pipeline_options(&config),
             metrics,
             turns: Turns::default(),

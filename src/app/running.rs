@@ -159,7 +159,7 @@ impl Running {
     /// Waits until the database has tables that can be trusted. False if it was stopped before.
     async fn await_tables(&self, stop: &CancellationToken) -> bool {
         // The version before will do, so that programs can be exchanged before the tables are; it has no queues.
-        let needed = if self.shared.by_key.contains(&true) { VERSION } else { VERSION - 1 };
+        let needed = if self.shared.has_queues() { VERSION } else { VERSION - 1 };
         loop {
             let fault = match self.shared.store.distrust(needed).await {
                 Ok(None) => return true,

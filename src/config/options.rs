@@ -14,6 +14,7 @@ use super::secret::Secret;
 pub use crate::debezium::format::Format;
 use crate::effect::spec::EffectSpec;
 pub use crate::registry::{Flavour, Ids};
+pub use crate::route::Order;
 use crate::route::{Route, TopicPattern};
 pub use crate::store::dialect::Dialect;
 
@@ -24,6 +25,8 @@ pub struct PipelineOptions {
     pub unrouted: Unrouted,
     /// Bytes of UTF-8; each route carries it too.
     pub max_id_bytes: usize,
+    /// Transactions at work side by side in one partition, where routes ask for less than its order.
+    pub slices: usize,
 }
 
 /// What becomes of a record that no route takes.
@@ -254,20 +257,6 @@ pub struct RouteConfig {
     pub effect: EffectSpec,
     pub order: Order,
     pub late: Late,
-}
-
-/// In which order a lane's messages are applied.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Order {
-    /// One after the other. A message that is set aside (`retry`) is overtaken by what comes behind it.
-    #[default]
-    Partition,
-    /// Messages of one record key one after the other: what comes behind one that is set aside waits for it, and one
-    /// that fails again and again is set aside instead of holding up the other keys. Records without a key have no order.
-    Key,
-    /// No order is asked for.
-    None,
 }
 
 /// What becomes of a message that is new to the inbox but older than its window.

@@ -10,6 +10,7 @@ use super::judge::Judgement;
 use super::queue::{self, Queues};
 use crate::decision::{Outcome, Refusal, RefusalKind};
 use crate::effect::Delivery;
+use crate::route::Order;
 use crate::store::{Meaning, StoreError, Tx};
 
 const SAVEPOINT: &str = "countersign_message";
@@ -88,7 +89,7 @@ impl Attempt<'_> {
         {
             let outcomes = done?;
             // Whether a message waits is known only now, and what stands behind it was applied.
-            let overtaken = |outcome: &Outcome| self.shared.by_key[route] && outcome.is_retry();
+            let overtaken = |outcome: &Outcome| self.shared.order[route] == Order::Key && outcome.is_retry();
             return Ok((!outcomes.iter().any(|outcome| outcome.needs_undo() || overtaken(outcome))).then_some(outcomes));
         }
         let mut outcomes = Vec::with_capacity(run.len());

@@ -12,7 +12,8 @@ use super::batch::Item;
 use super::judge::judge;
 use super::marks::valid_marks;
 use super::settle::{OPERATOR, Settled, WAITING, settle};
-use super::tenure::Tenure;
+use super::slices::Slices;
+use super::tenure::{Known, Tenure, Trace};
 use crate::decision::{ParkWindow, RecordOutcome};
 use crate::failpoint;
 use crate::gate::Mark;
@@ -50,9 +51,12 @@ pub struct Attempt<'a> {
     pub shared: &'a Shared,
     pub lane: &'a Lane,
     pub items: &'a [Item],
-    /// The next offset that this owner has committed itself: a row below it has lost what we know was there.
-    pub known_next: i64,
-    /// The lane's next offset if this slice is committed.
+    /// What this owner has committed itself: a row below it has lost what we know was there. Looked at anew each time, for
+    /// slices commit beside each other.
+    pub known: &'a Known,
+    /// Where others are at work beside it in the same lane.
+    pub slices: Option<&'a Slices>,
+    /// The offset behind these records: the lane's next one, if nobody is at work beside.
     pub next_offset: i64,
     pub mode: Mode,
     /// Lanes take turns: not beside those of other processes either.
@@ -89,6 +93,8 @@ pub struct Committed {
     pub outcomes: Vec<Recorded>,
     pub marks: Vec<Mark>,
     pub store_epoch: String,
+    /// What the lane's row says now.
+    pub left: Trace,
     /// Milliseconds since 1970 by the database's clock, for distances.
     pub now: String,
     pub receipts: usize,
@@ -176,7 +182,23 @@ impl Attempt<'_> {
         let settled = settle(self, &mut tx, &row, &judgements, &outcomes).await?;
         let outcomes = settled.recorded.iter().map(|recorded| recorded.outcome);
         debug_assert_eq!(all_accounted(Tally::of(self.items.len(), outcomes)), Ok(()));
-        let mut window = ParkWindow::from_stored(row.records_seen, &row.recent_parks);
+        // Up to here slices have come side by side; each ends alone.
+        let (last, _commit) = match self.slices {
+            None => (None, None),
+            Some(slices) => {
+                // At COMMIT it could wait for rows of a slice that waits for this one.
+                tx.check_deferred().await?;
+                let commit = slices.commit.lock().await;
+                let Some(last) = tx.lock_lane(&self.lane.key).await?.filter(|row| self.owns(row, self.known.get())) else {
+                    tx.rollback().await;
+                    return Ok(Attempted::Fenced);
+                };
+                (Some(last), Some(commit))
+            }
+        };
+        let last = last.as_ref().unwrap_or(&row);
+        let next_offset = self.slices.map_or(self.next_offset, |slices| slices.mark_with(self.items));
+        let mut window = ParkWindow::from_stored(last.records_seen, &last.recent_parks);
         let paused = match self.pause(&mut window, &settled) {
             Some((at, _)) if at + 1 < self.items.len() => {
                 tx.rollback().await;
@@ -187,20 +209,21 @@ impl Attempt<'_> {
         let (records_seen, recent_parks) = window.stored();
         if self.lane.tenure.is_some() {
             let advance = LaneAdvance {
-                next_offset: self.next_offset,
+                next_offset,
                 records_seen,
                 recent_parks,
                 paused: paused.clone(),
-                skip_to: self.skip_left(&row),
+                skip_to: self.skip_left(last, next_offset),
             };
             tx.advance_lane(&self.lane.key, &advance).await?;
         }
+        let left = Trace { records_seen, next_offset };
         failpoint::at("before-commit").await?;
         match tx.commit_before("after-commit").await {
             Ok(()) => {}
             Err(error @ StoreError::CommitUnknown(_)) => {
                 let committed = match self.lane.tenure {
-                    Some(_) => self.look_up(records_seen, error).await?,
+                    Some(_) => self.look_up(left, error).await?,
                     None => self.look_up_rows(&head, &rows, error).await?,
                 };
                 if !committed {
@@ -208,6 +231,10 @@ impl Attempt<'_> {
                 }
             }
             Err(error) => return Err(error.into()),
+        }
+        self.known.committed(left);
+        if let Some(slices) = self.slices {
+            slices.finish(self.items, next_offset);
         }
         let pipeline = &[&*self.shared.pipeline];
         self.shared.metrics.transaction_seconds.with_label_values(pipeline).observe(began.elapsed().as_secs_f64());
@@ -217,6 +244,7 @@ impl Attempt<'_> {
             outcomes: recorded,
             marks,
             store_epoch: row.store_epoch,
+            left,
             now: row.now,
             receipts,
             enqueued,

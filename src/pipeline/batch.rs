@@ -105,7 +105,7 @@ impl Reader {
                     Ok(fault) => Ok(self.undecodable(record, generation, fault)),
                     // Nobody waits for a schema to find out that no route wants the record.
                     Err(_) if select_faulty(&settings.routes, record, None).is_none() => {
-                        Ok(self.unrouted(record, generation, SkipReason::NoRoute))
+                        Ok(settings.unrouted(record, generation, SkipReason::NoRoute))
                     }
                     Err(unready) => Err(unready),
                 };
@@ -125,20 +125,11 @@ impl Reader {
         match select_faulty(&settings.routes, record, salvaged.as_ref()) {
             Some(index) => {
                 let unusable = examine_faulty(&settings.routes[index], record, salvaged.as_ref(), fault);
-                self.faulty(record, generation, Some(index), unusable)
+                settings.faulty(record, generation, Some(index), unusable)
             }
-            None if settings.park_unrouted => self.faulty(record, generation, None, Unusable::unknown(record, fault)),
+            None if settings.park_unrouted => settings.faulty(record, generation, None, Unusable::unknown(record, fault)),
             None => Entry::Skip(SkipReason::NoRoute),
         }
-    }
-
-    /// A record that no route takes.
-    fn unrouted(&self, record: &Record, generation: i64, reason: SkipReason) -> Entry {
-        if reason == SkipReason::NoRoute && self.settings.park_unrouted {
-            let fault = Fault::new("no_route", "no route takes this record");
-            return self.faulty(record, generation, None, Unusable::unknown(record, fault));
-        }
-        Entry::Skip(reason)
     }
 
     /// Whether other records of the first one's topic can be read: then what hinders the first is its own fault, and
@@ -151,11 +142,6 @@ impl Reader {
             || records.any(|record| {
                 record.position.topic == *topic && matches!(self.entry(record, generation), Ok(Entry::Message { .. }))
             })
-    }
-
-    /// A record that an operator has given up before anybody could read it.
-    pub(super) fn given_up(&self, record: &Record, generation: i64) -> Entry {
-        Entry::Faulty(Box::new(Faulty { class: OPERATOR, ..self.bare(record, generation, skipped()) }))
     }
 
     /// The answer to [`Unready::Schema`].
@@ -172,7 +158,7 @@ impl Reader {
     ) -> Result<Entry, Unready> {
         let routes = &settings.routes;
         let Some(index) = select(routes, record, &decoded) else {
-            return Ok(self.unrouted(record, generation, unrouted(&decoded)));
+            return Ok(settings.unrouted(record, generation, unrouted(&decoded)));
         };
         let route = &routes[index];
         let event = match decoded {
@@ -183,7 +169,7 @@ impl Reader {
                     Ok(event) => event,
                     Err(unread) => {
                         let unusable = Unusable::unknown(record, Unready::unless_fault(unread)?);
-                        return Ok(self.faulty(record, generation, Some(index), unusable));
+                        return Ok(settings.faulty(record, generation, Some(index), unusable));
                     }
                 },
             },
@@ -205,11 +191,27 @@ impl Reader {
                         derived_id: message.derived_id,
                         digest: message.digest,
                     };
-                    self.faulty(record, generation, Some(index), unusable)
+                    settings.faulty(record, generation, Some(index), unusable)
                 }
             },
-            Err(unusable) => self.faulty(record, generation, Some(index), *unusable),
+            Err(unusable) => settings.faulty(record, generation, Some(index), *unusable),
         })
+    }
+}
+
+impl ReaderSettings {
+    /// A record that an operator has given up before anybody could read it.
+    pub(super) fn given_up(&self, record: &Record, generation: i64) -> Entry {
+        Entry::Faulty(Box::new(Faulty { class: OPERATOR, ..self.bare(record, generation, skipped()) }))
+    }
+
+    /// A record that no route takes.
+    fn unrouted(&self, record: &Record, generation: i64, reason: SkipReason) -> Entry {
+        if reason == SkipReason::NoRoute && self.park_unrouted {
+            let fault = Fault::new("no_route", "no route takes this record");
+            return self.faulty(record, generation, None, Unusable::unknown(record, fault));
+        }
+        Entry::Skip(reason)
     }
 
     fn faulty(&self, record: &Record, generation: i64, route: Option<usize>, unusable: Unusable) -> Entry {
@@ -220,13 +222,13 @@ impl Reader {
     }
 
     fn park_key(&self, record: &Record, generation: i64, route: Option<usize>, id: Option<&MessageId>) -> Vec<u8> {
-        let scope = route.map_or("", |index| &self.settings.routes[index].scope);
+        let scope = route.map_or("", |index| &self.routes[index].scope);
         let position = &record.position;
         match id {
-            Some(id) => inbox_key(&self.settings.pipeline, scope, id),
+            Some(id) => inbox_key(&self.pipeline, scope, id),
             None => {
                 let topic_id = format!("{}#{generation}", position.topic);
-                synthetic_key(&self.settings.pipeline, scope, &topic_id, position.partition, position.offset)
+                synthetic_key(&self.pipeline, scope, &topic_id, position.partition, position.offset)
             }
         }
     }

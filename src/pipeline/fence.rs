@@ -3,27 +3,36 @@
 use super::attempt::{Attempt, Attempted};
 use super::batch::{Entry, Item};
 use super::settle::OPERATOR;
+use super::tenure::Trace;
 use crate::store::lanes::{LaneRow, SKIP_NEXT};
 use crate::store::{StoreError, Tx};
 
 impl Attempt<'_> {
-    /// What of an operator's skip is still to come after this slice.
-    pub(super) fn skip_left(&self, row: &LaneRow) -> Option<i64> {
+    /// What of an operator's skip is still to come once the lane has come to `next_offset`.
+    pub(super) fn skip_left(&self, row: &LaneRow, next_offset: i64) -> Option<i64> {
         let to = row.skip_to?;
-        let left = if to == SKIP_NEXT { !self.items.iter().any(by_operator) } else { to > self.next_offset };
+        let left = if to == SKIP_NEXT { !self.items.iter().any(by_operator) } else { to > next_offset };
         left.then_some(to)
     }
 
     /// The fence; None if another owner has the lane.
     pub(super) async fn enter(&self, tx: &mut Tx) -> Result<Option<LaneRow>, StoreError> {
         match self.lane.tenure {
-            Some(_) => Ok(tx.fence(&self.lane.key).await?.filter(|row| self.owns(row))),
+            Some(_) => {
+                // Before the row is read: another slice may commit behind that, and the row would seem to have gone back.
+                let known = self.known.get();
+                let row = match self.slices {
+                    None => tx.fence(&self.lane.key).await?,
+                    Some(_) => tx.fence_slice(&self.lane.key).await?,
+                };
+                Ok(row.filter(|row| self.owns(row, known)))
+            }
             None => Ok(Some(LaneRow::unassigned(self.lane.generation, tx.now().await?))),
         }
     }
 
-    pub(super) fn owns(&self, row: &LaneRow) -> bool {
-        self.lane.tenure.as_ref().is_some_and(|tenure| tenure.owns(row, self.known_next))
+    pub(super) fn owns(&self, row: &LaneRow, known: Trace) -> bool {
+        self.lane.tenure.as_ref().is_some_and(|tenure| tenure.owns(row, known))
     }
 
     pub(super) fn stop(&self, row: &LaneRow) -> Option<Attempted> {
@@ -33,6 +42,10 @@ impl Attempt<'_> {
         let to = match row.skip_to? {
             SKIP_NEXT => {
                 let item = self.items.iter().find(|item| !matches!(item.entry, Entry::Skip(_)))?;
+                // Of several slices it is the one at whose record the lane stands.
+                if self.slices.is_some_and(|slices| slices.outstanding().mark() != item.record.position.offset) {
+                    return None;
+                }
                 item.record.position.offset + 1
             }
             to => to,

@@ -109,7 +109,7 @@ impl Processor {
             let given_up = skip_below.is_some_and(|below| record.position.offset < below);
             let entry = match reader.entry(record, generation) {
                 Ok(entry) => entry,
-                Err(_) if given_up => reader.given_up(record, generation),
+                Err(_) if given_up => self.shared.reader.given_up(record, generation),
                 // What stands before it need not wait for an answer: only the first one asks.
                 Err(_) if !items.is_empty() => break,
                 Err(Unready::Setup(why)) if reader.reads_beside(records, generation) => {

@@ -1,7 +1,6 @@
 //! One lane: takes a partition over, reads it in batches, and ends with its assignment.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -13,10 +12,12 @@ use tracing::{debug, error, info, warn};
 use super::attempt::Lane;
 use super::batch::Reader;
 use super::processor::{Halt, Processor};
+use super::slices::Slice;
 use super::status::{LaneName, LaneState, Lanes};
-use super::tenure::Tenure;
+use super::tenure::{Known, Tenure};
 use super::{Shared, unique_word};
 use crate::kafka::{Assigned, Fetched, PartitionReader};
+use crate::record::Record;
 use crate::offsets::{LostOffsets, Start, StartFacts, decide_start};
 use crate::store::lanes::{LaneKey, LaneRow};
 use crate::store::meta::{ADOPTING_EPOCH, FORMER_EPOCHS, STORE_EPOCH};
@@ -39,10 +40,32 @@ const QUIET_LOOK: Duration = Duration::from_secs(5);
 type Committed = Option<(i64, String)>;
 
 /// A lane that is ours and ready.
-struct Ready {
-    lane: Lane,
-    next: i64,
-    store_epoch: String,
+pub(super) struct Ready {
+    pub lane: Lane,
+    pub next: i64,
+}
+
+/// Records that came, and what stands behind them.
+pub(super) struct Batch {
+    pub records: VecDeque<Record>,
+    /// The offset behind them, or the end of the log.
+    pub end: i64,
+    /// What follows does not go on from there: the lane is to be taken over anew.
+    pub broken: bool,
+}
+
+/// How a lane's reading stands between two batches.
+pub(super) struct Intake {
+    look: Interval,
+    troubled: bool,
+}
+
+impl Intake {
+    pub fn new() -> Self {
+        let mut look = tokio::time::interval_at(tokio::time::Instant::now() + QUIET_LOOK, QUIET_LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { look, troubled: false }
+    }
 }
 
 /// Runs until the assignment ends. A fence that fails while the partition is still assigned is bumped again: the epoch
@@ -61,7 +84,7 @@ pub async fn run(shared: Arc<Shared>, lanes: Lanes, assigned: Assigned, options:
             ready = work.take_over(first.take()) => ready,
         };
         let Some(ready) = ready else { continue };
-        match work.follow(ready, &stop).await {
+        match work.work(ready, &stop).await {
             Halt::Stopped => break,
             Halt::Fenced => {
                 warn!(topic = %name.0, partition, "fenced off: taking the lane over again if it is still ours")
@@ -81,14 +104,14 @@ pub async fn run(shared: Arc<Shared>, lanes: Lanes, assigned: Assigned, options:
     drop(end);
 }
 
-struct Work<'a> {
-    shared: Arc<Shared>,
-    lanes: Lanes,
-    name: LaneName,
+pub(super) struct Work<'a> {
+    pub shared: Arc<Shared>,
+    pub lanes: Lanes,
+    pub name: LaneName,
     key: LaneKey,
     /// Where this assignment began to fetch.
     from: i64,
-    reader: &'a PartitionReader,
+    pub reader: &'a PartitionReader,
     options: LaneOptions,
 }
 
@@ -188,7 +211,7 @@ impl Work<'_> {
             generation: row.generation,
             tenure: Some(Tenure { epoch: row.epoch, owner }),
         };
-        Ok(Ok(Ready { lane, next: from, store_epoch: row.store_epoch }))
+        Ok(Ok(Ready { lane, next: from }))
     }
 
     fn announce(&self, start: &Start) {
@@ -227,66 +250,29 @@ impl Work<'_> {
         self.shared.metrics.offset_events.with_label_values(&[&*self.shared.pipeline, kind]).inc();
     }
 
-    /// Reads batch after batch until the lane is lost or asked to end.
+    /// Works until the lane is lost or asked to end.
+    async fn work(&self, ready: Ready, stop: &CancellationToken) -> Halt {
+        match self.shared.slices {
+            0 | 1 => self.follow(ready, stop).await,
+            count => self.follow_in_slices(ready, count, stop).await,
+        }
+    }
+
+    /// Takes batch after batch, each as a whole.
     async fn follow(&self, ready: Ready, stop: &CancellationToken) -> Halt {
-        let Ready { lane, mut next, mut store_epoch } = ready;
-        let processor = Processor {
-            shared: Arc::clone(&self.shared),
-            lane,
-            lanes: self.lanes.clone(),
-            stop: stop.clone(),
-            known_next: AtomicI64::new(0),
-            // A former owner may have stood for a reason that is gone.
-            told: Mutex::new(Some((String::new(), Instant::now()))),
-            slot: Mutex::default(),
-        };
+        let Ready { lane, mut next } = ready;
+        let processor = self.processor(&lane, &Arc::default(), None, stop);
         let mut reader = Reader::new(Arc::clone(&self.shared.reader));
         let options = &self.shared.options;
-        let progress = Arc::clone(self.reader.progress());
-        let mut troubled = false;
-        let mut look = tokio::time::interval_at(tokio::time::Instant::now() + QUIET_LOOK, QUIET_LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let progress = self.reader.progress();
+        let mut intake = Intake::new();
         loop {
-            let mut fetched = tokio::select! {
-                // Asked first: after the end nothing may be taken from a queue that may be another lane's by then.
-                biased;
-                () = stop.cancelled() => return Halt::Stopped,
-                fetched = self.reader.fetch(next, options.batch, options.batch_bytes) => fetched,
-                () = self.dispossessed(&processor, &mut look) => return Halt::Fenced,
-            };
-            if let Some(error) = fetched.error {
-                if !std::mem::replace(&mut troubled, true) {
-                    warn!(topic = %self.key.topic, partition = self.key.partition, error, "nothing can be fetched");
-                }
-                self.lanes.set(&self.name, LaneState::Retrying(error));
-                self.fetch_anew(next, stop).await;
-                continue;
-            }
-            if std::mem::take(&mut troubled) {
-                self.lanes.set(&self.name, LaneState::Running);
-            }
-            if !fetched.records.is_empty() {
-                if let Err(halt) = processor.take_slot().await {
-                    return halt;
-                }
-                // As above: the lane may have ended while it waited.
-                if stop.is_cancelled() {
-                    return Halt::Stopped;
-                }
-                // The more lanes there are that wait for each other, the larger are their batches.
-                self.reader.top_up(&mut fetched, options.batch, options.batch_bytes);
-            }
-            // What stands before the break is processed; then the lane is taken over anew, which says what is gone.
-            let broken = self.broken(&fetched, next, &processor).await;
-            fetched.records.truncate(broken.unwrap_or(usize::MAX));
-            if broken == Some(0) {
-                return Halt::Fenced;
-            }
-            let Some(batch_next) = fetched.records.last().map(|record| record.position.offset + 1).or(fetched.end)
-            else {
-                continue;
-            };
-            let mut waiting = VecDeque::from(fetched.records);
+            let Batch { records: mut waiting, end, broken } =
+                match self.next_batch(&mut intake, &processor, next, options.batch).await {
+                    Ok(Some(batch)) => batch,
+                    Ok(None) => continue,
+                    Err(halt) => return halt,
+                };
             loop {
                 if let Err(halt) = processor.take_slot().await {
                     return halt;
@@ -295,14 +281,13 @@ impl Work<'_> {
                     Ok(items) => items,
                     Err(halt) => return halt,
                 };
-                let upto = waiting.front().map_or(batch_next, |record| record.position.offset);
+                let upto = waiting.front().map_or(end, |record| record.position.offset);
                 self.lanes.update(&self.name, |report| report.in_flight = items.len());
-                let processed = processor.process(&reader, &mut items, upto, |done, committed| {
-                    next = done;
-                    store_epoch.clone_from(&committed.store_epoch);
-                    progress.complete(done, &store_epoch);
+                let processed = processor.process(&mut items, upto, |committed| {
+                    next = committed.left.next_offset;
+                    progress.complete(next, &committed.store_epoch);
                     self.lanes.update(&self.name, |report| {
-                        report.next = done;
+                        report.next = next;
                         report.in_flight = report.in_flight.saturating_sub(committed.outcomes.len());
                     });
                 });
@@ -316,10 +301,77 @@ impl Work<'_> {
                     break;
                 }
             }
-            if broken.is_some() {
+            if broken {
                 return Halt::Fenced;
             }
         }
+    }
+
+    /// The lane's processor, or that of one of its slices.
+    pub(super) fn processor(
+        &self,
+        lane: &Lane,
+        known: &Arc<Known>,
+        slice: Option<Slice>,
+        stop: &CancellationToken,
+    ) -> Processor {
+        Processor {
+            shared: Arc::clone(&self.shared),
+            lane: lane.clone(),
+            lanes: self.lanes.clone(),
+            stop: stop.clone(),
+            known: Arc::clone(known),
+            slice,
+            // A former owner may have stood for a reason that is gone.
+            told: Mutex::new(Some((String::new(), Instant::now()))),
+            slot: Mutex::default(),
+        }
+    }
+
+    /// Waits for records from `next` on. None where there are none to speak of yet.
+    pub(super) async fn next_batch(
+        &self,
+        intake: &mut Intake,
+        processor: &Processor,
+        next: i64,
+        most: usize,
+    ) -> Result<Option<Batch>, Halt> {
+        let bytes = self.shared.options.batch_bytes;
+        let mut fetched = tokio::select! {
+            // Asked first: after the end nothing may be taken from a queue that may be another lane's by then.
+            biased;
+            () = processor.stop.cancelled() => return Err(Halt::Stopped),
+            fetched = self.reader.fetch(next, most, bytes) => fetched,
+            () = self.dispossessed(processor, &mut intake.look) => return Err(Halt::Fenced),
+        };
+        if let Some(error) = fetched.error {
+            if !std::mem::replace(&mut intake.troubled, true) {
+                warn!(topic = %self.key.topic, partition = self.key.partition, error, "nothing can be fetched");
+            }
+            processor.show(LaneState::Retrying(error));
+            self.fetch_anew(next, &processor.stop).await;
+            return Ok(None);
+        }
+        if std::mem::take(&mut intake.troubled) {
+            processor.show(LaneState::Running);
+        }
+        if !fetched.records.is_empty() {
+            processor.take_slot().await?;
+            // As above: the lane may have ended while it waited.
+            if processor.stop.is_cancelled() {
+                return Err(Halt::Stopped);
+            }
+            // The more lanes there are that wait for each other, the larger are their batches.
+            self.reader.top_up(&mut fetched, most, bytes);
+        }
+        // What stands before the break is processed; then the lane is taken over anew, which says what is gone.
+        let broken = self.broken(&fetched, next, processor).await;
+        fetched.records.truncate(broken.unwrap_or(usize::MAX));
+        if broken == Some(0) {
+            return Err(Halt::Fenced);
+        }
+        let end = fetched.records.last().map(|record| record.position.offset + 1).or(fetched.end);
+        Ok(end.map(|end| Batch { records: VecDeque::from(fetched.records), end, broken: broken.is_some() }))
     }
 
     /// A pause is obeyed with the next record; it is to be seen before.
@@ -374,9 +426,9 @@ impl Work<'_> {
     async fn dispossessed(&self, processor: &Processor, look: &mut Interval) {
         loop {
             look.tick().await;
-            let known_next = processor.known_next.load(Ordering::Relaxed);
+            let known = processor.known.get();
             let tenure = processor.lane.tenure.as_ref();
-            let ours = |row: &LaneRow| tenure.is_some_and(|tenure| tenure.owns(row, known_next));
+            let ours = |row: &LaneRow| tenure.is_some_and(|tenure| tenure.owns(row, known));
             match self.shared.store.lane(&self.key).await {
                 Ok(Some(row)) if ours(&row) => self.show_pause(row.paused),
                 Ok(_) => return,

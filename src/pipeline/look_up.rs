@@ -13,23 +13,24 @@ use crate::store::{Meaning, StoreError};
 impl Attempt<'_> {
     /// A commit without an answer: the lane row tells. Reading it under the fence waits for the end of the
     /// transaction in doubt, if the server is still at it.
-    pub(super) async fn look_up(&self, records_seen: i64, error: StoreError) -> Result<bool, StoreError> {
+    pub(super) async fn look_up(&self, left: Trace, error: StoreError) -> Result<bool, StoreError> {
         warn!(%error, topic = %self.lane.key.topic, partition = self.lane.key.partition, "looking the outcome up");
         let mut wait = Duration::from_millis(50);
         loop {
             let looked = async {
                 let mut tx = self.shared.store.begin().await?;
-                let row = tx.fence(&self.lane.key).await?;
+                // Slices at work are not waited for: what they do is not in question.
+                let row = match self.slices {
+                    None => tx.fence(&self.lane.key).await?,
+                    Some(_) => tx.lock_lane(&self.lane.key).await?,
+                };
                 tx.rollback().await;
                 Ok::<_, StoreError>(row)
             };
             match looked.await {
                 Ok(row) => {
-                    let trace = Trace { records_seen, next_offset: self.next_offset };
                     let tenure = self.lane.tenure.as_ref();
-                    return Ok(row
-                        .zip(tenure)
-                        .is_some_and(|(row, tenure)| tenure.committed(&row, self.known_next, trace)));
+                    return Ok(row.zip(tenure).is_some_and(|(row, tenure)| tenure.committed(&row, self.known.get(), left)));
                 }
                 Err(error) if error.meaning() == Meaning::Fatal => return Err(error),
                 Err(_) => tokio::time::sleep(wait).await,

@@ -19,6 +19,7 @@ pub(crate) mod queue;
 pub mod replay;
 pub(crate) mod rows;
 pub(crate) mod settle;
+mod slices;
 mod standing;
 pub mod status;
 pub mod tenure;
@@ -39,6 +40,7 @@ use crate::gate::Gate;
 use crate::metrics::Metrics;
 use crate::record::RecordPosition;
 use crate::registry::Registry;
+use crate::route::Order;
 use crate::store::Store;
 
 use batch::ReaderSettings;
@@ -59,8 +61,10 @@ pub struct Shared {
     pub inbox: Vec<bool>,
     /// By route: a new message from before the purge horizon is applied, not parked.
     pub late: Vec<bool>,
-    /// By route: only messages of one record key keep their order.
-    pub by_key: Vec<bool>,
+    /// By route.
+    pub order: Vec<Order>,
+    /// Transactions side by side in one partition.
+    pub slices: usize,
     pub options: PipelineOptions,
     pub metrics: Metrics,
     pub turns: Turns,
@@ -117,6 +121,11 @@ impl RetryPolicy {
 }
 
 impl Shared {
+    /// Some messages keep the order of their record key: what waits stands in queues.
+    pub fn has_queues(&self) -> bool {
+        self.order.contains(&Order::Key)
+    }
+
     /// The first time that a record of this topic finds no route.
     pub(crate) fn first_unrouted(&self, topic: &Arc<str>) -> bool {
         let mut told = self.unrouted.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -13,15 +12,18 @@ use tracing::{debug, error, warn};
 
 use super::Shared;
 use super::attempt::{Attempt, Attempted, Committed, Failure, Lane, MAX_SAVEPOINTS, MOST_WAITING, Mode};
-use super::batch::{Entry, Item, Reader, skipped};
+use super::batch::{Entry, Item, skipped};
 use super::letter::waiting_line;
 use super::settle::OPERATOR;
+use super::slices::Slice;
 use super::status::{LaneState, Lanes};
+use super::tenure::Known;
 use crate::debezium::event::Fault;
 use crate::decision::RecordOutcome;
 use crate::failpoint;
 use crate::gate::{GateAnswer, GateKey, Mark};
 use crate::receipt::code;
+use crate::route::Order;
 use crate::store::lanes::LaneKey;
 use crate::store::queues::QueuePlace;
 use crate::store::{Meaning, StoreError};
@@ -41,8 +43,10 @@ pub struct Processor {
     pub lane: Lane,
     pub lanes: Lanes,
     pub stop: CancellationToken,
-    /// The next offset that this owner has committed last.
-    pub known_next: AtomicI64,
+    /// What this owner has committed; its slices know it together.
+    pub known: Arc<Known>,
+    /// Where it is one of several at work in its lane.
+    pub slice: Option<Slice>,
     /// What people were told last of why the lane stands, and when.
     pub told: Mutex<Option<(String, Instant)>>,
     /// Held while there is a batch, and not while the lane stands.
@@ -76,14 +80,12 @@ impl Piece {
 }
 
 impl Processor {
-    /// Takes all items to their outcomes, in order. `done` is told after each commit: the next offset and what the
-    /// records became.
+    /// Takes all items to their outcomes, in order. `done` is told after each commit.
     pub async fn process(
         &self,
-        reader: &Reader,
         items: &mut [Item],
         next_offset: i64,
-        mut done: impl FnMut(i64, &Committed),
+        mut done: impl FnMut(&Committed),
     ) -> Result<(), Halt> {
         let token = rand::rng().random::<u64>();
         // Without an assignment no mark counts and none is left: the inbox is asked.
@@ -91,7 +93,7 @@ impl Processor {
         let marks = if keys.is_empty() { HashMap::new() } else { self.claim(&keys, token).await };
         // A claim is nobody's proof: an answer about it that is lost is none that anybody needs.
         let _ = failpoint::at("after-claim").await;
-        let answer = self.pieces(reader, items, next_offset, &marks, &mut done).await;
+        let answer = self.pieces(items, next_offset, &marks, &mut done).await;
         if answer.is_err() {
             // What was confirmed is no claim any more; what was not is free for the next owner.
             let keys: Vec<GateKey> = keys.iter().map(|key| GateKey::new(key)).collect();
@@ -136,11 +138,10 @@ impl Processor {
 
     async fn pieces(
         &self,
-        reader: &Reader,
         items: &mut [Item],
         next_offset: i64,
         marks: &HashMap<Vec<u8>, Mark>,
-        done: &mut impl FnMut(i64, &Committed),
+        done: &mut impl FnMut(&Committed),
     ) -> Result<(), Halt> {
         let mut todo = vec![Piece::new(0..items.len(), Mode::Plain)];
         while let Some(piece) = todo.pop() {
@@ -148,7 +149,7 @@ impl Processor {
                 return Err(Halt::Stopped);
             }
             let Range { start, end } = piece.range.clone();
-            let next = items.get(end).map_or(next_offset, |item| item.record.position.offset);
+            let next = self.next_offset(items, end, next_offset);
             self.take_slot().await?;
             let turn = tokio::select! {
                 () = self.stop.cancelled() => return Err(Halt::Stopped),
@@ -158,7 +159,8 @@ impl Processor {
                 shared: &self.shared,
                 lane: &self.lane,
                 items: &items[start..end],
-                known_next: self.known_next.load(Ordering::Relaxed),
+                known: &self.known,
+                slices: self.slice.as_ref().map(|slice| &*slice.of),
                 next_offset: next,
                 mode: piece.mode,
                 alone: turn.is_some(),
@@ -169,7 +171,6 @@ impl Processor {
             drop(turn);
             match attempted {
                 Ok(Attempted::Committed(mut committed)) => {
-                    self.known_next.fetch_max(next, Ordering::Relaxed);
                     self.works().await;
                     self.shared.gate.confirm(&committed.marks).await;
                     let _ = failpoint::at("after-confirm").await;
@@ -178,7 +179,7 @@ impl Processor {
                         error!(topic = %self.lane.key.topic, partition = self.lane.key.partition, "the lane pauses: {reason}");
                     }
                     self.tell_relay(&mut committed);
-                    done(next, &committed);
+                    done(&committed);
                 }
                 Ok(Attempted::NeedsSavepoints) => push_chunks(&mut todo, start..end),
                 Ok(Attempted::CutAt(at)) => {
@@ -197,7 +198,7 @@ impl Processor {
                     todo.push(piece);
                 }
                 Ok(Attempted::Skip { to }) => {
-                    self.skip(reader, &mut items[start..end], to);
+                    self.skip(&mut items[start..end], to);
                     // By itself: what stands behind it may be refused still, and this is to be done with.
                     let at = start + items[start..end].partition_point(|item| item.record.position.offset < to);
                     if at < end {
@@ -205,24 +206,32 @@ impl Processor {
                     }
                     todo.push(Piece::new(start..at, piece.mode));
                 }
-                Err(failure) => self.failed(reader, items, piece, failure, &mut todo).await?,
+                Err(failure) => self.failed(items, piece, failure, &mut todo).await?,
             }
         }
         Ok(())
     }
 
+    /// The lane's next offset behind the items up to `end`. Between those of a slice stand others, which are done or not.
+    fn next_offset(&self, items: &[Item], end: usize, of_all: i64) -> i64 {
+        match (&self.slice, items.get(end)) {
+            (None, Some(item)) => item.record.position.offset,
+            (Some(_), Some(_)) => items[..end].last().map_or(of_all, |item| item.record.position.offset + 1),
+            (_, None) => of_all,
+        }
+    }
+
     /// Marks everything below `to` as skipped by an operator.
-    fn skip(&self, reader: &Reader, items: &mut [Item], to: i64) {
+    fn skip(&self, items: &mut [Item], to: i64) {
         for item in items.iter_mut().filter(|item| item.record.position.offset < to) {
             if !matches!(item.entry, Entry::Skip(_)) {
-                item.entry = Entry::Faulty(Box::new(reader.to_park(item, self.lane.generation, OPERATOR, skipped())));
+                item.entry = Entry::Faulty(Box::new(self.shared.reader.to_park(item, self.lane.generation, OPERATOR, skipped())));
             }
         }
     }
 
     async fn failed(
         &self,
-        reader: &Reader,
         items: &mut [Item],
         mut piece: Piece,
         failure: Failure,
@@ -275,8 +284,8 @@ impl Processor {
                     let fault = Fault::new(code::DATA_REFUSED, error.for_people());
                     let generation = self.lane.generation;
                     item.entry = Entry::Faulty(Box::new(match error.meaning() {
-                        Meaning::Poison => reader.bare(&item.record, generation, fault),
-                        _ => reader.to_park(item, generation, "poison", fault),
+                        Meaning::Poison => self.shared.reader.bare(&item.record, generation, fault),
+                        _ => self.shared.reader.to_park(item, generation, "poison", fault),
                     }));
                     piece.failures += 1;
                     if piece.failures > 1 {
@@ -301,7 +310,7 @@ impl Processor {
     async fn may_be_set_aside(&self, item: &Item) -> bool {
         let LaneKey { pipeline, topic, partition } = &self.lane.key;
         let place = QueuePlace { pipeline, topic, partition: *partition };
-        matches!(&item.entry, Entry::Message { message, .. } if self.shared.by_key[message.route])
+        matches!(&item.entry, Entry::Message { message, .. } if self.shared.order[message.route] != Order::Partition)
             && waiting_line(&item.record, self.shared.store.largest_record()).is_some()
             && self.shared.store.count_waiting(place).await.is_ok_and(|waiting| waiting < MOST_WAITING)
     }

@@ -10,6 +10,7 @@ use super::judge::Judgement;
 use crate::decision::{Outcome, Refusal, RefusalKind};
 use crate::effect::Delivery;
 use crate::record::Record;
+use crate::route::Order;
 use crate::store::queues::{OrderKey, QueuePlace};
 use crate::store::{StoreError, Tx};
 
@@ -31,7 +32,7 @@ impl Queues {
 
 /// The queue that a message stands in; none where its route has another order, or its record no key.
 pub(super) fn order_key(shared: &Shared, route: usize, record: &Record) -> Option<OrderKey> {
-    if !shared.by_key[route] {
+    if shared.order[route] != Order::Key {
         return None;
     }
     record.key.as_deref().map(|key| Sha256::digest(key).into())

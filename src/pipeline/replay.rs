@@ -6,7 +6,7 @@
 //! are taken for those that stand in their places now.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio_util::sync::CancellationToken;
@@ -90,7 +90,8 @@ impl Replay {
             lane: Lane { key, generation: 0, tenure: None },
             lanes: self.lanes.clone(),
             stop: self.stop.clone(),
-            known_next: AtomicI64::new(0),
+            known: Arc::default(),
+            slice: None,
             told: Mutex::default(),
             slot: Mutex::default(),
         };
@@ -110,7 +111,7 @@ impl Replay {
             self.reading.store(false, Ordering::Relaxed);
             let mut items = read?;
             let next = waiting.front().map_or(end, |record| record.position.offset);
-            let ended = processor.process(&self.reader, &mut items, next, |_, committed| done(committed)).await;
+            let ended = processor.process(&mut items, next, |committed| done(committed)).await;
             self.lanes.set(&name, LaneState::Running);
             ended?;
         }

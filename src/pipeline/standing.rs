@@ -43,11 +43,21 @@ impl Processor {
 
     /// The lane goes on.
     pub(super) async fn works(&self) {
-        self.lanes.set(&self.lane_name(), LaneState::Running);
+        let works = self.show(LaneState::Running) == LaneState::Running;
         let stood = self.told.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if stood.is_some() {
+        if stood.is_some() && works {
             self.tell(None).await;
         }
+    }
+
+    /// Shows the state of the lane, which is the worst one of its slices. The answer is what is shown.
+    pub(super) fn show(&self, state: LaneState) -> LaneState {
+        let state = match &self.slice {
+            None => state,
+            Some(slice) => slice.state(state),
+        };
+        self.lanes.set(&self.lane_name(), state.clone());
+        state
     }
 
     /// Notes in the lane's row why it stands, for whoever has no view of this process. As good as the database is.
@@ -78,7 +88,7 @@ impl Processor {
     pub(super) async fn stand(&self, state: LaneState, wait: Duration) -> Result<(), Halt> {
         self.leave_slot();
         let news = self.news(&state);
-        self.lanes.set(&self.lane_name(), state);
+        self.show(state);
         if let Some(why) = news {
             tokio::select! {
                 () = self.stop.cancelled() => return Err(Halt::Stopped),

@@ -6,6 +6,7 @@ pub mod columns;
 mod id_format;
 pub mod identify;
 pub mod matching;
+mod order;
 mod place;
 pub mod policy;
 mod prepare;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 
 use crate::debezium::event::Operation;
 pub use crate::debezium::temporal::TimeUnit;
+pub use order::Order;
 
 /// `max_id_bytes`, where it is not configured.
 pub const DEFAULT_MAX_ID_BYTES: usize = 1000;

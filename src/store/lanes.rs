@@ -2,10 +2,14 @@
 //!
 //! The row is locked by the first statement of each of the lane's transactions and until its end (the fence), so
 //! that a worker that lost the partition cannot commit after the new owner has begun.
+//!
+//! Slices of one lane fence side by side, with a lock that they share and a takeover does not, and each writes the row at
+//! its end. On PostgreSQL that is one row: FOR KEY SHARE goes with an update, and not with FOR UPDATE. InnoDB knows no such
+//! locks; there slices share a lock of a row in `countersign_meta` instead, which each takeover writes.
 
 use std::sync::Arc;
 
-use super::meta::{clock, time_text};
+use super::meta::{clock, of_pipeline, time_text};
 use super::{Bind, Dialect, Sql, Store, StoreError, StoreRow, Tx};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -163,19 +167,46 @@ impl LaneKey {
     fn binds(&self) -> [Bind; 3] {
         [Bind::text(&*self.pipeline), Bind::text(&*self.topic), Bind::Int(i64::from(self.partition))]
     }
+
+    /// Of the row whose lock slices share on InnoDB.
+    fn fence_name(&self) -> String {
+        of_pipeline("lane_fence", &format!("{}\n{}\n{}", self.pipeline, self.topic, self.partition))
+    }
 }
 
-fn select(dialect: Dialect, lock: bool) -> String {
+/// How a lane's row is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lock {
+    None,
+    /// Nobody else has it.
+    Alone,
+    /// Slices may hold the fence.
+    BesideFences,
+    /// What slices share.
+    Shared,
+}
+
+impl Lock {
+    fn clause(self, dialect: Dialect) -> &'static str {
+        match (self, dialect) {
+            // The whole file is locked by BEGIN IMMEDIATE.
+            (Self::None, _) | (_, Dialect::Sqlite) => "",
+            (Self::Alone, _) | (Self::BesideFences, Dialect::MySql) => " FOR UPDATE",
+            (Self::BesideFences, Dialect::Postgres) => " FOR NO KEY UPDATE",
+            (Self::Shared, Dialect::Postgres) => " FOR KEY SHARE",
+            // It is another row that is locked.
+            (Self::Shared, Dialect::MySql) => "",
+        }
+    }
+}
+
+fn select(dialect: Dialect, lock: Lock) -> String {
     let int = match dialect {
         Dialect::Postgres => "bigint",
         Dialect::MySql => "SIGNED",
         Dialect::Sqlite => "INTEGER",
     };
-    let lock = match dialect {
-        Dialect::Postgres | Dialect::MySql if lock => " FOR UPDATE",
-        // The whole file is locked by BEGIN IMMEDIATE.
-        Dialect::Postgres | Dialect::MySql | Dialect::Sqlite => "",
-    };
+    let lock = lock.clause(dialect);
     let condition = match dialect {
         Dialect::Postgres => "pipeline = $1 AND topic = $2 AND kafka_partition = CAST($3 AS integer)",
         Dialect::MySql | Dialect::Sqlite => "pipeline = ? AND topic = ? AND kafka_partition = ?",
@@ -205,12 +236,40 @@ impl Tx {
     /// The fence: reads the lane row and locks it until the end of the transaction. The caller compares epoch
     /// and owner with its own. Must be the transaction's first statement.
     pub async fn fence(&mut self, lane: &LaneKey) -> Result<Option<LaneRow>, StoreError> {
-        let rows = self.fetch(&select(self.dialect(), true), lane.binds().into()).await?;
+        self.read_lane(lane, Lock::Alone).await
+    }
+
+    /// The fence of a slice: other slices hold it at the same time, and a takeover waits for all of them. Must be the
+    /// transaction's first statement. None also where no takeover has left what slices lock.
+    pub async fn fence_slice(&mut self, lane: &LaneKey) -> Result<Option<LaneRow>, StoreError> {
+        if self.dialect() == Dialect::MySql {
+            let lock = "SELECT 1 FROM countersign_meta WHERE name = ? LOCK IN SHARE MODE";
+            if self.fetch(lock, vec![Bind::Text(lane.fence_name())]).await?.is_empty() {
+                return Ok(None);
+            }
+        }
+        self.read_lane(lane, Lock::Shared).await
+    }
+
+    /// The row as it is now, for the slice that is about to write it and has fenced before.
+    pub async fn lock_lane(&mut self, lane: &LaneKey) -> Result<Option<LaneRow>, StoreError> {
+        self.read_lane(lane, Lock::BesideFences).await
+    }
+
+    async fn read_lane(&mut self, lane: &LaneKey, lock: Lock) -> Result<Option<LaneRow>, StoreError> {
+        let rows = self.fetch(&select(self.dialect(), lock), lane.binds().into()).await?;
         rows.first().map(lane_row).transpose()
     }
 
-    /// Takes the lane over: the epoch goes up by one, and every worker with an older one is fenced off.
+    /// Takes the lane over, once no slice of its former owner is at work: the epoch goes up by one, and every worker with
+    /// an older one is fenced off.
     pub async fn acquire_lane(&mut self, lane: &LaneKey, owner: &str, next_offset: i64) -> Result<LaneRow, StoreError> {
+        match self.dialect() {
+            // A row that is not there has no slices.
+            Dialect::Postgres => self.fence(lane).await.map(drop)?,
+            Dialect::MySql => self.set_meta(&lane.fence_name(), owner).await?,
+            Dialect::Sqlite => {}
+        }
         let mut binds = Vec::from(lane.binds());
         binds.push(Bind::text(owner));
         binds.push(Bind::Int(next_offset));
@@ -240,7 +299,7 @@ impl Tx {
 
 impl Store {
     pub async fn lane(&self, lane: &LaneKey) -> Result<Option<LaneRow>, StoreError> {
-        let rows = self.read(&select(self.dialect(), false), lane.binds().into()).await?;
+        let rows = self.read(&select(self.dialect(), Lock::None), lane.binds().into()).await?;
         rows.first().map(lane_row).transpose()
     }
 

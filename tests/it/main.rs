@@ -49,6 +49,7 @@ mod replay;
 mod retention;
 
 mod rows;
+mod slices;
 mod sweeping;
 mod tidy;
 mod trouble;

@@ -311,6 +311,12 @@ impl Running {
         until("readiness", || async { (self.reasons().0 == Readiness::Ready).then_some(()) }).await;
     }
 
+    /// As a crash would end it: wherever it is, without a last word.
+    pub async fn stop_hard(self) {
+        self.task.abort();
+        let _ = self.task.await;
+    }
+
     /// An orderly end.
     pub async fn stop(self) {
         self.stop.cancel();

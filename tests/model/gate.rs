@@ -221,7 +221,7 @@ impl Gate {
     pub fn owns(&self, state: &State, lane: usize) -> bool {
         let worker = &state.lanes[lane].worker;
         let known = if self.is(Mutation::ForgetsOwnCommits) { 0 } else { worker.known_next };
-        state.long_row(lane).is_some_and(|row| worker.tenure().owns(&row, i64::from(known)))
+        state.long_row(lane).is_some_and(|row| worker.tenure().owns(&row, super::records::known(known)))
     }
 
     /// A lane without records to read: some record comes, and the fence fails; or the log's start has overtaken it.

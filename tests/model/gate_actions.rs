@@ -4,7 +4,7 @@ use countersign::offsets::{LostOffsets, Start, StartFacts, decide_start};
 use countersign::pipeline::tenure::Trace;
 
 use super::gate::{DOWN, FORMER_OWNER, Fault, Gate, Held, Mutation, OWNER, Phase, Plan, Row, State, Work};
-use super::records::{EPOCHS, Found, KEYS, ShortMark, ShortRow};
+use super::records::{EPOCHS, Found, KEYS, ShortMark, ShortRow, known};
 
 /// A step; the number is the lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -426,11 +426,11 @@ impl Gate {
         let told = self.logs[lane][worker.pos as usize];
         let trace = Trace { records_seen: i64::from(work.seen) + 1, next_offset: i64::from(worker.pos) + 1 };
         let row = state.long_row(lane);
-        let ours = row.as_ref().is_some_and(|row| worker.tenure().owns(row, i64::from(worker.known_next)));
+        let ours = row.as_ref().is_some_and(|row| worker.tenure().owns(row, known(worker.known_next)));
         let committed = match self.mutation {
             Mutation::CutIsDone => true,
             Mutation::CutIsFailed => false,
-            _ => row.is_some_and(|row| worker.tenure().committed(&row, i64::from(worker.known_next), trace)),
+            _ => row.is_some_and(|row| worker.tenure().committed(&row, known(worker.known_next), trace)),
         };
         if self.is(Mutation::CutIsFailed) {
             // As if the effect had been refused: the lane goes on behind a FAILED receipt.

@@ -13,7 +13,7 @@ use countersign::pipeline::tenure::{Tenure, Trace};
 use stateright::{Model, Property};
 
 use super::explore::{Judged, breaks, holds};
-use super::records::{A, B, Found, IDS, KEYS, Records, ShortRow, Told, lane_row};
+use super::records::{A, B, Found, IDS, KEYS, Records, ShortRow, Told, known, lane_row};
 
 /// A rule of the protocol that is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,7 +172,7 @@ impl Lanes {
 
     fn owns(&self, state: &State, task: usize) -> bool {
         let Task { known_next, .. } = state.tasks[task];
-        state.long_row().is_some_and(|row| state.tasks[task].tenure().owns(&row, i64::from(known_next)))
+        state.long_row().is_some_and(|row| state.tasks[task].tenure().owns(&row, known(known_next)))
     }
 
     fn locked(&self, state: &State) -> bool {
@@ -316,7 +316,7 @@ impl Lanes {
         let of = state.tasks[task];
         let Phase::InDoubt(work) = of.phase else { return };
         let trace = Trace { records_seen: i64::from(work.seen) + 1, next_offset: i64::from(work.pos) + 1 };
-        let known = i64::from(of.known_next);
+        let known = known(of.known_next);
         let committed = state.long_row().is_some_and(|row| of.tenure().committed(&row, known, trace));
         let committed = committed && !self.is(Mutation::CutIsFailure);
         let ours = self.owns(state, task);

@@ -15,3 +15,4 @@ mod lanes;
 mod outbox;
 mod pure;
 mod records;
+mod slices;

@@ -11,6 +11,7 @@ use countersign::pipeline::attempt::Lane;
 use countersign::pipeline::batch::{Entry, Item};
 use countersign::pipeline::judge::{Judgement, judge};
 use countersign::pipeline::marks::valid_marks;
+use countersign::pipeline::tenure::Trace;
 use countersign::record::{Record, RecordPosition};
 use countersign::store::inbox::{Seen, Status};
 use countersign::store::lanes::{LaneKey, LaneRow};
@@ -184,4 +185,9 @@ pub fn lane_row(epoch: u8, owner: u8, next: i8, seen: u8, store_epoch: u8) -> La
         store_epoch: EPOCHS[usize::from(store_epoch)].to_owned(),
         ..LaneRow::unassigned(0, String::new())
     }
+}
+
+/// What an owner knows of its own commits.
+pub fn known(next: i8) -> Trace {
+    Trace { next_offset: i64::from(next), records_seen: 0 }
 }

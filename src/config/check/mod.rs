@@ -24,6 +24,9 @@ use super::quantity;
 use super::raw::{RawConfig, RawDuration, RawPipeline, RawSize};
 use crate::route::DEFAULT_MAX_ID_BYTES;
 
+/// `slices`, where it is not configured.
+const DEFAULT_SLICES: usize = 8;
+
 /// librdkafka's opinion on a name and a value.
 pub(super) type OptionHook<'a> = &'a dyn Fn(&str, &str) -> Result<(), String>;
 
@@ -93,6 +96,7 @@ impl<'a> Check<'a> {
             name,
             unrouted: raw.unrouted.unwrap_or_default(),
             max_id_bytes: raw.max_id_bytes.map_or(DEFAULT_MAX_ID_BYTES, |bytes| bytes as usize),
+            slices: raw.slices.map_or(DEFAULT_SLICES, |slices| slices as usize),
         }
     }
 

@@ -123,6 +123,9 @@ pub(super) struct RawPipeline {
     /// Longest MessageId in bytes of UTF-8, longer ones are parked; default 1000
     #[schemars(range(min = 1, max = 16384))]
     pub max_id_bytes: Option<u64>,
+    /// Transactions at work side by side in one partition where routes have `order = "key"` or `"none"`; default 8
+    #[schemars(range(min = 1, max = 64))]
+    pub slices: Option<u64>,
 }
 
 #[derive(Default, Deserialize, JsonSchema)]
