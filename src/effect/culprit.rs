@@ -34,8 +34,16 @@ pub(super) async fn find(tx: &mut Tx, values: Vec<(String, String, Bind)>) -> Re
 /// A text that the type of its place cannot read, in a statement that was prepared before: a fault of the message and
 /// not of the statement.
 pub(super) fn unreadable(error: &StoreError) -> Option<Outcome> {
-    error.is_unreadable().then(|| {
-        let (code, reason) = (code::DATA_REFUSED.to_owned(), error.for_people());
-        Outcome::Refused(Refusal { kind: RefusalKind::Park, code, reason, clean: false })
-    })
+    error.is_unreadable().then(|| refused(error))
+}
+
+/// The same for many messages: none of them is to blame yet, and message by message it is told. So it is with two keys that
+/// are one to the database, by a collation, in one upsert of many rows.
+pub(super) fn to_be_told_apart(error: &StoreError) -> Option<Outcome> {
+    (error.is_unreadable() || error.is_repeated_row()).then(|| refused(error))
+}
+
+fn refused(error: &StoreError) -> Outcome {
+    let (code, reason) = (code::DATA_REFUSED.to_owned(), error.for_people());
+    Outcome::Refused(Refusal { kind: RefusalKind::Park, code, reason, clean: false })
 }

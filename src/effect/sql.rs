@@ -12,7 +12,7 @@ use super::targets::{Name, targets};
 use super::{Delivery, Effect, culprit};
 use crate::decision::{Outcome, Refusal, RefusalKind};
 use crate::receipt::code;
-use crate::store::bind::{Array, cut};
+use crate::store::bind::cut;
 use crate::store::{Bind, Column, Dialect, Meaning, StoreError, Tx, column};
 
 pub struct SqlEffect {
@@ -210,13 +210,7 @@ impl SqlEffect {
         if self.dialect == Dialect::Postgres && width > 0 {
             let sql = prepared.many.as_deref().ok_or_else(|| StoreError::Unexpected("no set-based form".to_owned()))?;
             for chunk in cut(rows, usize::MAX, tx.statement_bytes()) {
-                let count = chunk.len() as u64;
-                let columns = (0..width).map(|column| {
-                    let values: Vec<_> = chunk.iter().map(|row| text_of(&row[column])).collect::<Result<_, _>>()?;
-                    Ok(Bind::Array(Array::texts(values)))
-                });
-                let columns: Vec<Bind> = columns.collect::<Result<_, StoreError>>()?;
-                all &= tx.execute(sql, columns).await? == count;
+                all &= tx.execute(sql, Bind::texts_by_column(&chunk)?).await? == chunk.len() as u64;
             }
             return Ok(all);
         }
@@ -327,34 +321,4 @@ fn answered(answer: Answer, code: &str, reason: String, clean: bool) -> Outcome 
 pub(super) fn parked(unbindable: Unbindable) -> Outcome {
     let Unbindable { code, reason } = unbindable;
     Outcome::Refused(Refusal { kind: RefusalKind::Park, code: code.to_owned(), reason, clean: true })
-}
-
-/// A value of an array of texts, in whose form Postgres gets every value.
-fn text_of(bind: &Bind) -> Result<Option<&str>, StoreError> {
-    match bind {
-        Bind::Text(text) => Ok(Some(text)),
-        Bind::Null => Ok(None),
-        Bind::NullInt
-        | Bind::NullBytes
-        | Bind::Bool(_)
-        | Bind::Int(_)
-        | Bind::Float(_)
-        | Bind::Decimal(_)
-        | Bind::Bytes(_)
-        | Bind::Array(_) => Err(StoreError::Unexpected("a value that is no text, for an array of texts".to_owned())),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_value_becomes_null_on_its_way_into_an_array() {
-        assert_eq!(text_of(&Bind::Null).unwrap(), None);
-        assert_eq!(text_of(&Bind::text("x")).unwrap(), Some("x"));
-        for bind in [Bind::Int(1), Bind::Bytes(vec![1]), Bind::Bool(true), Bind::Decimal("1".to_owned())] {
-            assert!(text_of(&bind).is_err());
-        }
-    }
 }

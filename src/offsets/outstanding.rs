@@ -18,6 +18,8 @@ pub struct Outstanding {
 struct Place {
     offset: i64,
     bytes: usize,
+    /// Something is to be done for it.
+    due: bool,
     done: bool,
 }
 
@@ -27,10 +29,10 @@ impl Outstanding {
         Self { window: VecDeque::new(), end: next, unfinished: 0, bytes: 0 }
     }
 
-    /// A record begins; its offset is behind all others.
-    pub fn admit(&mut self, offset: i64, bytes: usize) {
+    /// A record begins; its offset is behind all others. One that is not `due` is passed over.
+    pub fn admit(&mut self, offset: i64, bytes: usize, due: bool) {
         debug_assert!(offset >= self.end, "{offset} stands before {}", self.end);
-        self.window.push_back(Place { offset, bytes, done: false });
+        self.window.push_back(Place { offset, bytes, due, done: false });
         self.end = offset + 1;
         self.unfinished += 1;
         self.bytes += bytes;
@@ -71,6 +73,11 @@ impl Outstanding {
             }
         }
         self.end
+    }
+
+    /// The first record that something is to be done for.
+    pub fn first_due(&self) -> Option<i64> {
+        self.window.iter().find(|place| place.due && !place.done).map(|place| place.offset)
     }
 
     /// Where the next record is looked for.
@@ -116,7 +123,7 @@ mod tests {
             for (step, gap, picks) in steps {
                 match step {
                     0 | 1 => {
-                        outstanding.admit(end + gap, 10);
+                        outstanding.admit(end + gap, 10, (end + gap) % 3 > 0);
                         all.insert(end + gap, false);
                         end += gap + 1;
                     }
@@ -139,6 +146,8 @@ mod tests {
                 }
                 let first = all.iter().find(|(_, done)| !**done).map_or(end, |(offset, _)| *offset);
                 prop_assert_eq!(outstanding.mark(), first);
+                let due = all.iter().find(|(offset, done)| !**done && **offset % 3 > 0).map(|(offset, _)| *offset);
+                prop_assert_eq!(outstanding.first_due(), due);
                 prop_assert_eq!(outstanding.end(), end);
                 let open = all.values().filter(|done| !**done).count();
                 prop_assert_eq!(outstanding.unfinished(), open);

@@ -182,17 +182,22 @@ impl Attempt<'_> {
         let settled = settle(self, &mut tx, &row, &judgements, &outcomes).await?;
         let outcomes = settled.recorded.iter().map(|recorded| recorded.outcome);
         debug_assert_eq!(all_accounted(Tally::of(self.items.len(), outcomes)), Ok(()));
-        // Up to here slices have come side by side; each ends alone.
+        // Up to here slices have come side by side; each ends alone, and hears what another one or an operator left meanwhile.
         let (last, _commit) = match self.slices {
             None => (None, None),
             Some(slices) => {
                 // At COMMIT it could wait for rows of a slice that waits for this one.
                 tx.check_deferred().await?;
                 let commit = slices.commit.lock().await;
-                let Some(last) = tx.lock_lane(&self.lane.key).await?.filter(|row| self.owns(row, self.known.get())) else {
+                let Some(last) = tx.lock_lane(&self.lane.key).await?.filter(|row| self.owns(row, self.known.get()))
+                else {
                     tx.rollback().await;
                     return Ok(Attempted::Fenced);
                 };
+                if let Some(stop) = self.stop(&last) {
+                    tx.rollback().await;
+                    return Ok(stop);
+                }
                 (Some(last), Some(commit))
             }
         };

@@ -127,7 +127,9 @@ impl Reader {
                 let unusable = examine_faulty(&settings.routes[index], record, salvaged.as_ref(), fault);
                 settings.faulty(record, generation, Some(index), unusable)
             }
-            None if settings.park_unrouted => settings.faulty(record, generation, None, Unusable::unknown(record, fault)),
+            None if settings.park_unrouted => {
+                settings.faulty(record, generation, None, Unusable::unknown(record, fault))
+            }
             None => Entry::Skip(SkipReason::NoRoute),
         }
     }

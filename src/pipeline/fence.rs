@@ -43,7 +43,10 @@ impl Attempt<'_> {
             SKIP_NEXT => {
                 let item = self.items.iter().find(|item| !matches!(item.entry, Entry::Skip(_)))?;
                 // Of several slices it is the one at whose record the lane stands.
-                if self.slices.is_some_and(|slices| slices.outstanding().mark() != item.record.position.offset) {
+                if self
+                    .slices
+                    .is_some_and(|slices| slices.outstanding().first_due() != Some(item.record.position.offset))
+                {
                     return None;
                 }
                 item.record.position.offset + 1

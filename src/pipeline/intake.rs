@@ -129,8 +129,11 @@ impl Processor {
         // A database that is away is for the transaction to report.
         let Ok(Some(row)) = self.shared.store.lane(&self.lane.key).await else { return Wish::None };
         let offset = front.position.offset;
+        // What the slices have still to do stands before it, and the wish may be about that.
+        let before = self.slice.as_ref().is_some_and(|slice| !slice.of.outstanding().is_empty());
         match (row.paused, row.skip_to) {
             (Some(reason), _) => Wish::Paused(reason),
+            (None, Some(_)) if before => Wish::None,
             (None, Some(SKIP_NEXT)) => Wish::SkipBelow(offset + 1),
             (None, Some(to)) if to > offset => Wish::SkipBelow(to),
             (None, Some(_) | None) => Wish::None,

@@ -30,7 +30,9 @@ impl Attempt<'_> {
             match looked.await {
                 Ok(row) => {
                     let tenure = self.lane.tenure.as_ref();
-                    return Ok(row.zip(tenure).is_some_and(|(row, tenure)| tenure.committed(&row, self.known.get(), left)));
+                    return Ok(row
+                        .zip(tenure)
+                        .is_some_and(|(row, tenure)| tenure.committed(&row, self.known.get(), left)));
                 }
                 Err(error) if error.meaning() == Meaning::Fatal => return Err(error),
                 Err(_) => tokio::time::sleep(wait).await,

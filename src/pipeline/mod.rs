@@ -7,6 +7,7 @@ pub mod batch;
 pub(crate) mod blame;
 mod counting;
 mod fence;
+mod gaps;
 pub mod intake;
 pub mod judge;
 pub mod lane;

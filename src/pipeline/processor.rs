@@ -225,7 +225,12 @@ impl Processor {
     fn skip(&self, items: &mut [Item], to: i64) {
         for item in items.iter_mut().filter(|item| item.record.position.offset < to) {
             if !matches!(item.entry, Entry::Skip(_)) {
-                item.entry = Entry::Faulty(Box::new(self.shared.reader.to_park(item, self.lane.generation, OPERATOR, skipped())));
+                item.entry = Entry::Faulty(Box::new(self.shared.reader.to_park(
+                    item,
+                    self.lane.generation,
+                    OPERATOR,
+                    skipped(),
+                )));
             }
         }
     }

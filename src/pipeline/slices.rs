@@ -252,7 +252,7 @@ impl Work<'_> {
     fn hand_out(&self, of: &Slices, items: Vec<Item>, workers: &[Worker]) {
         let mut outstanding = of.outstanding();
         for item in items {
-            outstanding.admit(offset(&item), item.record.size());
+            outstanding.admit(offset(&item), item.record.size(), !matches!(item.entry, Entry::Skip(_)));
             let worker = &workers[self.slice_of(&item, workers.len())];
             worker.queue().push_back(item);
             worker.filled.notify_one();

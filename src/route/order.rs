@@ -54,7 +54,9 @@ mod tests {
             assert_eq!(Order::Key.slice(None, &key, 8), Order::None.slice(None, &key, 8));
         }
         for order in [Order::Key, Order::None] {
-            let taken = |slice| (0..400_u32).filter(|n| order.slice(Some(&n.to_be_bytes()), &n.to_be_bytes(), 8) == slice).count();
+            let taken = |slice| {
+                (0..400_u32).filter(|n| order.slice(Some(&n.to_be_bytes()), &n.to_be_bytes(), 8) == slice).count()
+            };
             for slice in 0..8 {
                 assert!((20..100).contains(&taken(slice)), "{order:?}: slice {slice} takes {} of 400", taken(slice));
             }

@@ -118,6 +118,36 @@ impl Encode<'_, Postgres> for Array {
 }
 
 impl Bind {
+    /// Rows of texts as one array a column, for `unnest`.
+    ///
+    /// # Errors
+    /// A value is no text.
+    pub fn texts_by_column(rows: &[Vec<Self>]) -> Result<Vec<Self>, StoreError> {
+        let width = rows.first().map_or(0, Vec::len);
+        let column = |column: usize| {
+            let values: Vec<_> = rows.iter().map(|row| row[column].as_text()).collect::<Result<_, _>>()?;
+            Ok(Self::Array(Array::texts(values)))
+        };
+        (0..width).map(column).collect()
+    }
+
+    fn as_text(&self) -> Result<Option<&str>, StoreError> {
+        match self {
+            Self::Text(text) => Ok(Some(text)),
+            Self::Null => Ok(None),
+            Self::NullInt
+            | Self::NullBytes
+            | Self::Bool(_)
+            | Self::Int(_)
+            | Self::Float(_)
+            | Self::Decimal(_)
+            | Self::Bytes(_)
+            | Self::Array(_) => {
+                Err(StoreError::Unexpected("a value that is no text, for an array of texts".to_owned()))
+            }
+        }
+    }
+
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(text.into())
     }
@@ -355,6 +385,16 @@ fn null_in(column: usize) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_value_becomes_null_on_its_way_into_an_array() {
+        assert_eq!(Bind::Null.as_text().unwrap(), None);
+        assert_eq!(Bind::text("x").as_text().unwrap(), Some("x"));
+        for bind in [Bind::Int(1), Bind::Bytes(vec![1]), Bind::Bool(true), Bind::Decimal("1".to_owned())] {
+            assert!(bind.as_text().is_err());
+            assert!(Bind::texts_by_column(&[vec![Bind::text("x")], vec![bind]]).is_err());
+        }
+    }
 
     #[test]
     fn statements_are_cut_by_rows_and_by_bytes_and_a_row_that_is_too_large_has_one_of_its_own() {

@@ -63,6 +63,11 @@ impl StoreError {
         matches!(self, Self::Answer { dialect: Dialect::Postgres, code, .. } if code == UNREADABLE)
     }
 
+    /// An upsert of many rows met one of them twice.
+    pub fn is_repeated_row(&self) -> bool {
+        matches!(self, Self::Answer { dialect: Dialect::Postgres, code, .. } if code == "21000")
+    }
+
     /// Two transactions waited for each other, and this one had to give way.
     pub fn is_deadlock(&self) -> bool {
         let Self::Answer { dialect, code, .. } = self else { return false };

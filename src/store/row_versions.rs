@@ -1,40 +1,77 @@
 //! The newest source position that was applied to each guarded row.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::bind::{Array, by_keys};
-use super::{Bind, Dialect, StoreError, Tx};
+use super::{Bind, Dialect, StoreError, StoreRow, Tx};
 
 /// What the guard knows of one row. It outlives the row's delete, so that a late update does not raise the dead.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowVersion {
     pub lineage: String,
     pub position: String,
     pub deleted: bool,
 }
 
+/// The versions of some rows, locked.
+#[derive(Debug, Default)]
+pub struct LockedVersions {
+    /// Of rows that have one.
+    pub known: HashMap<[u8; 32], RowVersion>,
+    /// Rows that had none and were given the one of the call.
+    pub new: HashSet<[u8; 32]>,
+}
+
 const COLUMNS: usize = 6;
 
 impl Tx {
-    /// Reads and locks the versions of these rows until the end of the transaction. A row without a version gets an
-    /// empty one first, for what is not there cannot be locked, and two lanes would both take themselves for the first.
+    /// Reads and locks the versions of these rows until the end of the transaction. A row without a version gets one first,
+    /// for what is not there cannot be locked, and two lanes would both take themselves for the first: the one that is given
+    /// here on PostgreSQL, which tells which rows were new, and an empty one on MySQL.
     pub async fn row_versions(
+        &mut self,
+        pipeline: &str,
+        table: &str,
+        rows: &[([u8; 32], RowVersion)],
+    ) -> Result<LockedVersions, StoreError> {
+        let dialect = self.dialect();
+        debug_assert!(rows.is_sorted_by_key(|(hash, _)| hash), "two batches lock in the same order");
+        let mut locked = LockedVersions::default();
+        match dialect {
+            Dialect::Postgres => locked.new = self.insert_row_versions(pipeline, table, rows).await?,
+            Dialect::MySql => {
+                let empty: Vec<_> = rows.iter().map(|(hash, _)| (*hash, RowVersion::default())).collect();
+                self.write_row_versions(pipeline, table, &empty, false).await?;
+            }
+            Dialect::Sqlite => {}
+        }
+        let rows = rows.iter().map(|(hash, _)| *hash).filter(|hash| !locked.new.contains(hash)).collect::<Vec<_>>();
+        locked.known = self.read_row_versions(pipeline, table, &rows).await?;
+        Ok(locked)
+    }
+
+    /// Those of the rows that were new.
+    async fn insert_row_versions(
+        &mut self,
+        pipeline: &str,
+        table: &str,
+        rows: &[([u8; 32], RowVersion)],
+    ) -> Result<HashSet<[u8; 32]>, StoreError> {
+        let mut new = HashSet::with_capacity(rows.len());
+        let (sql, binds) = unnested(pipeline, table, rows, "ON CONFLICT DO NOTHING RETURNING key_hash");
+        for row in self.fetch(&sql, binds).await? {
+            new.insert(hash(&row)?);
+        }
+        Ok(new)
+    }
+
+    async fn read_row_versions(
         &mut self,
         pipeline: &str,
         table: &str,
         key_hashes: &[[u8; 32]],
     ) -> Result<HashMap<[u8; 32], RowVersion>, StoreError> {
         let dialect = self.dialect();
-        debug_assert!(key_hashes.is_sorted(), "two batches lock in the same order");
-        if dialect != Dialect::Sqlite {
-            let empty = RowVersion { lineage: String::new(), position: String::new(), deleted: false };
-            let rows: Vec<_> = key_hashes.iter().map(|hash| (*hash, empty.clone())).collect();
-            let new = self.write_row_versions(pipeline, table, &rows, false).await?;
-            // MySQL counts a row that is there like one that is new.
-            if dialect == Dialect::Postgres && new == rows.len() as u64 {
-                return Ok(HashMap::new());
-            }
-        }
         let int = if dialect == Dialect::MySql { "SIGNED" } else { "integer" };
         let mut versions = HashMap::with_capacity(key_hashes.len());
         for chunk in key_hashes.chunks(dialect.max_binds() - 2) {
@@ -51,11 +88,9 @@ impl Tx {
                 return Err(StoreError::Unexpected("a row's version was purged at this very moment".to_owned()));
             }
             for row in rows {
-                let hash =
-                    row.bytes(0)?.try_into().map_err(|_| StoreError::Unexpected("a key hash of 32 bytes".into()))?;
                 let version = RowVersion { lineage: row.text(1)?, position: row.text(2)?, deleted: row.int(3)? != 0 };
                 if !version.lineage.is_empty() {
-                    versions.insert(hash, version);
+                    versions.insert(hash(&row)?, version);
                 }
             }
         }
@@ -69,7 +104,7 @@ impl Tx {
         table: &str,
         versions: &[([u8; 32], RowVersion)],
     ) -> Result<(), StoreError> {
-        self.write_row_versions(pipeline, table, versions, true).await.map(drop)
+        self.write_row_versions(pipeline, table, versions, true).await
     }
 
     async fn write_row_versions(
@@ -78,15 +113,14 @@ impl Tx {
         table: &str,
         versions: &[([u8; 32], RowVersion)],
         overwrite: bool,
-    ) -> Result<u64, StoreError> {
+    ) -> Result<(), StoreError> {
         let dialect = self.dialect();
-        let mut touched = 0;
         let update = match (dialect, overwrite) {
             (Dialect::Postgres | Dialect::Sqlite, true) => {
                 "ON CONFLICT (pipeline, table_name, key_hash) DO UPDATE SET lineage = excluded.lineage, \
                  position = excluded.position, deleted = excluded.deleted, updated_at = excluded.updated_at"
             }
-            (Dialect::Postgres | Dialect::Sqlite, false) => "ON CONFLICT (pipeline, table_name, key_hash) DO NOTHING",
+            (Dialect::Postgres | Dialect::Sqlite, false) => "ON CONFLICT DO NOTHING",
             (Dialect::MySql, true) => {
                 "ON DUPLICATE KEY UPDATE lineage = VALUES(lineage), position = VALUES(position), \
                  deleted = VALUES(deleted), updated_at = VALUES(updated_at)"
@@ -94,27 +128,10 @@ impl Tx {
             (Dialect::MySql, false) => "ON DUPLICATE KEY UPDATE key_hash = key_hash",
         };
         for chunk in versions.chunks(dialect.max_binds() / COLUMNS) {
-            let now = dialect.now();
-            let deleted = |version: &RowVersion| i64::from(version.deleted);
             let (sql, binds) = match dialect {
-                Dialect::Postgres => (
-                    format!(
-                        "INSERT INTO countersign_row_versions (pipeline, table_name, key_hash, lineage, position, deleted, updated_at) \
-                         SELECT $1, $2, u.key_hash, u.lineage, u.position, u.deleted <> 0, {now} \
-                         FROM unnest(CAST($3 AS bytea[]), CAST($4 AS text[]), CAST($5 AS text[]), CAST($6 AS bigint[])) \
-                         AS u(key_hash, lineage, position, deleted) {update}"
-                    ),
-                    vec![
-                        Bind::text(pipeline),
-                        Bind::text(table),
-                        Bind::Array(Array::blobs(chunk.iter().map(|(hash, _)| Some(&hash[..])))),
-                        Bind::Array(Array::texts(chunk.iter().map(|(_, version)| Some(&*version.lineage)))),
-                        Bind::Array(Array::texts(chunk.iter().map(|(_, version)| Some(&*version.position)))),
-                        Bind::Array(Array::ints(chunk.iter().map(|(_, version)| deleted(version)))),
-                    ],
-                ),
+                Dialect::Postgres => unnested(pipeline, table, chunk, update),
                 Dialect::MySql | Dialect::Sqlite => {
-                    let rows = vec![format!("(?, ?, ?, ?, ?, ?, {now})"); chunk.len()].join(", ");
+                    let rows = vec![format!("(?, ?, ?, ?, ?, ?, {})", dialect.now()); chunk.len()].join(", ");
                     let mut binds = Vec::with_capacity(chunk.len() * COLUMNS);
                     for (hash, version) in chunk {
                         binds.extend([
@@ -123,7 +140,7 @@ impl Tx {
                             Bind::Bytes(hash.to_vec()),
                             Bind::text(&version.lineage),
                             Bind::text(&version.position),
-                            Bind::Int(deleted(version)),
+                            Bind::Int(i64::from(version.deleted)),
                         ]);
                     }
                     (
@@ -135,8 +152,32 @@ impl Tx {
                     )
                 }
             };
-            touched += self.execute(&sql, binds).await?;
+            self.execute(&sql, binds).await?;
         }
-        Ok(touched)
+        Ok(())
     }
+}
+
+fn hash(row: &StoreRow) -> Result<[u8; 32], StoreError> {
+    row.bytes(0)?.try_into().map_err(|_| StoreError::Unexpected("a key hash of 32 bytes".into()))
+}
+
+/// The insert of these rows on PostgreSQL, and what happens to those that are there.
+fn unnested(pipeline: &str, table: &str, rows: &[([u8; 32], RowVersion)], there: &str) -> (String, Vec<Bind>) {
+    let sql = format!(
+        "INSERT INTO countersign_row_versions (pipeline, table_name, key_hash, lineage, position, deleted, updated_at) \
+         SELECT $1, $2, u.key_hash, u.lineage, u.position, u.deleted <> 0, {} \
+         FROM unnest(CAST($3 AS bytea[]), CAST($4 AS text[]), CAST($5 AS text[]), CAST($6 AS bigint[])) \
+         AS u(key_hash, lineage, position, deleted) {there}",
+        Dialect::Postgres.now()
+    );
+    let binds = vec![
+        Bind::text(pipeline),
+        Bind::text(table),
+        Bind::Array(Array::blobs(rows.iter().map(|(hash, _)| Some(&hash[..])))),
+        Bind::Array(Array::texts(rows.iter().map(|(_, version)| Some(&*version.lineage)))),
+        Bind::Array(Array::texts(rows.iter().map(|(_, version)| Some(&*version.position)))),
+        Bind::Array(Array::ints(rows.iter().map(|(_, version)| i64::from(version.deleted)))),
+    ];
+    (sql, binds)
 }

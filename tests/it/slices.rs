@@ -226,7 +226,9 @@ fn an_epoch_raised_behind_the_slices_backs_fences_them_off_and_they_take_over_ag
         let running = Running::start(&config(&world, &ordered("key")));
         for round in 0..6 {
             let ids = round * 30..round * 30 + 30;
-            world.send(&ids.map(|n| payment(&format!("m-{n}"), &format!("acc{}", n % 10), 1)).collect::<Vec<_>>()).await;
+            world
+                .send(&ids.map(|n| payment(&format!("m-{n}"), &format!("acc{}", n % 10), 1)).collect::<Vec<_>>())
+                .await;
             if round % 2 == 0 {
                 world.db.run("UPDATE countersign_lanes SET epoch = epoch + 100, owner = 'x'").await;
             }
@@ -262,7 +264,9 @@ fn an_operators_skip_takes_the_record_at_which_the_lane_stands_and_no_other() {
 
         // And everything below an offset, in whichever slice it stands.
         world.db.store.pause_lane(&world.lane_key(0), "by hand").await.unwrap();
-        world.send(&(20..40).map(|n| payment(&format!("m-{n}"), &format!("acc{}", n % 10), 1)).collect::<Vec<_>>()).await;
+        world
+            .send(&(20..40).map(|n| payment(&format!("m-{n}"), &format!("acc{}", n % 10), 1)).collect::<Vec<_>>())
+            .await;
         running.stands(Readiness::Degraded, "by hand").await;
         world.db.store.skip_lane(&world.lane_key(0), 19).await.unwrap();
         running.outcomes(31, "applied=22 parked=9").await;
@@ -315,16 +319,26 @@ fn any_history_is_applied_once_and_each_key_in_its_order() {
                 running.stop().await;
             }
         }
-        let running = Running::start(&config(&world, &ordered("key")).replace("[store]\n", "[pause]\nparks = 500\nwindow = 1000\nratio = 1.0\n[store]\n"));
+        let running = Running::start(
+            &config(&world, &ordered("key"))
+                .replace("[store]\n", "[pause]\nparks = 500\nwindow = 1000\nratio = 1.0\n[store]\n"),
+        );
         world.db.store.resume_lane(&world.lane_key(0)).await.unwrap();
         until("the end of the log", || async {
             (world.lane(0).await.is_some_and(|row| row.next_offset == all.len() as i64)).then_some(())
         })
         .await;
         assert_eq!(by_account(&world).await, sent);
-        let balances: i64 = world.db.rows("balance", "FROM accounts WHERE id LIKE 'acc%'").await.iter().map(|b| b.parse::<i64>().unwrap()).sum();
+        let balances: i64 = world
+            .db
+            .rows("balance", "FROM accounts WHERE id LIKE 'acc%'")
+            .await
+            .iter()
+            .map(|b| b.parse::<i64>().unwrap())
+            .sum();
         assert_eq!(balances, 8 * 1000 - sent.values().map(|orders| orders.len() as i64).sum::<i64>());
-        let failed = world.db.count("FROM countersign_inbox WHERE status = 'FAILED' AND code = 'INSUFFICIENT_FUNDS'").await;
+        let failed =
+            world.db.count("FROM countersign_inbox WHERE status = 'FAILED' AND code = 'INSUFFICIENT_FUNDS'").await;
         assert_eq!(failed, rejected);
         let rows = world.db.count("FROM countersign_inbox").await as usize;
         assert_eq!(world.receipt_ids().await.len(), rows);

@@ -103,7 +103,9 @@ enum Action {
     Begin(usize, usize),
     Commit(usize, usize),
     CommitCut(usize, usize),
-    ServerEnds { happened: bool },
+    ServerEnds {
+        happened: bool,
+    },
     LookUp(usize, usize),
     /// Its process dies.
     Dies(usize),
@@ -152,7 +154,7 @@ impl Slices {
         row.owner = index as u8;
         state.database.row = Some(row);
         let mut outstanding = Outstanding::new(from);
-        (from..END).for_each(|offset| outstanding.admit(offset, 1));
+        (from..END).for_each(|offset| outstanding.admit(offset, 1, true));
         state.owners[index] = Some(Owner {
             epoch: row.epoch,
             outstanding,
@@ -217,7 +219,9 @@ impl Slices {
     fn at_rest(&self, state: &State) -> bool {
         state.owners[state.assigned].as_ref().is_some_and(|owner| {
             let idle = owner.slices.iter().all(|slice| *slice == Slice::Idle);
-            idle && !owner.ends && owner.outstanding.is_empty() && owner.sent == owner.written
+            idle && !owner.ends
+                && owner.outstanding.is_empty()
+                && owner.sent == owner.written
                 && self.owns(state, owner, state.assigned)
         })
     }
@@ -370,7 +374,8 @@ impl Model for Slices {
                 let Slice::InDoubt(work, row) = owner.slices[slice] else { return None };
                 let left = trace(row.next, row.seen);
                 let known = trace(owner.known.0, owner.known.1);
-                let found = state.database.row.is_some_and(|now| tenure(&owner, index).committed(&long(now), known, left));
+                let found =
+                    state.database.row.is_some_and(|now| tenure(&owner, index).committed(&long(now), known, left));
                 let owner = state.owners[index].as_mut()?;
                 if found {
                     self.done(owner, slice, work, row);
@@ -438,7 +443,11 @@ impl Judged for Slices {
 
 impl fmt::Debug for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "assigned {} committed {:?} {:?} backup {:?} ", self.assigned, self.committed, self.database, self.backup)?;
+        write!(
+            f,
+            "assigned {} committed {:?} {:?} backup {:?} ",
+            self.assigned, self.committed, self.database, self.backup
+        )?;
         write!(f, "cut {:?} owners {:?}", self.cut, self.owners)
     }
 }

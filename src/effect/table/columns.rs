@@ -40,10 +40,14 @@ impl Columns {
 
     /// The placeholder of a column's value; on Postgres it says the type.
     pub fn place(&self, dialect: Dialect, column: &str, index: usize) -> String {
-        let placeholder = dialect.placeholder(index);
+        self.cast(dialect, column, &dialect.placeholder(index))
+    }
+
+    /// A text as a value of the column's type, where the database must be told.
+    pub fn cast(&self, dialect: Dialect, column: &str, text: &str) -> String {
         match (dialect, self.find(column, dialect)) {
-            (Dialect::Postgres, Some(column)) => dialect.cast(&placeholder, &column.cast),
-            _ => placeholder,
+            (Dialect::Postgres, Some(column)) => dialect.cast(text, &column.cast),
+            _ => text.to_owned(),
         }
     }
 

@@ -11,6 +11,7 @@ use crate::store::column::Written;
 use crate::store::{Bind, Dialect, StoreError};
 
 /// The key of one row of the target.
+#[derive(Clone)]
 pub(super) struct RowKey {
     pub cells: Vec<Cell>,
     pub hash: [u8; 32],

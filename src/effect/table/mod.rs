@@ -1,6 +1,7 @@
 //! The `table` effect: the changes of a source table applied to a target table by its key.
 
 mod columns;
+mod gathered;
 mod key;
 mod moves;
 mod versions;
@@ -12,9 +13,10 @@ use async_trait::async_trait;
 use tracing::warn;
 
 use self::columns::{Cells, Columns};
+use self::gathered::Gathered;
 use self::key::{Other, RowKey};
 use self::moves::Halves;
-use self::versions::Versions;
+use self::versions::{Expected, Versions};
 use super::binding::Unbindable;
 use super::culprit;
 use super::learned::Learned;
@@ -40,6 +42,15 @@ struct Change {
     cells: Option<Cells>,
     /// The other half of a change of key.
     other: Other,
+    /// A connector whose coordinates give no order writes by arrival; `check` says so.
+    position: Option<GuardPosition>,
+}
+
+/// How far a run has come.
+struct State<'a> {
+    columns: &'a Columns,
+    versions: &'a mut Versions,
+    gathered: Gathered,
 }
 
 /// None for a truncate.
@@ -62,14 +73,15 @@ impl TableEffect {
             Err(unbindable) => return Ok(Err(unbindable)),
         };
         let other = Other::of(&self.spec, columns, dialect, event, &key)?;
+        let position = event.source.as_ref().and_then(guard_position);
         if event.op == Some(Operation::Delete) {
-            return Ok(Ok(Change { key, cells: None, other }));
+            return Ok(Ok(Change { key, cells: None, other, position }));
         }
         let Some(after) = &event.after else {
             return Ok(Err(Unbindable { code: "no_after", reason: "the change has no row after it".to_owned() }));
         };
         let cells = columns.cells(&self.spec, after, dialect, event)?;
-        Ok(cells.map(|cells| Change { key, cells: Some(cells), other }))
+        Ok(cells.map(|cells| Change { key, cells: Some(cells), other, position }))
     }
 
     /// What is known, and whether it was asked for just now.
@@ -109,81 +121,94 @@ impl TableEffect {
     async fn run(&self, tx: &mut Tx, run: &[Delivery<'_>]) -> Result<Vec<Outcome>, StoreError> {
         let (columns, changes) = self.changes(tx, run).await?;
         let table = self.spec.table.join(".");
-        let mut versions = Versions::lock(tx, &self.pipeline, &table, self.versioned(&changes)).await?;
+        let mut versions = Versions::lock(tx, &self.pipeline, &table, self.expected(&changes)).await?;
         let mut outcomes = Vec::with_capacity(run.len());
-        for (delivery, change) in run.iter().zip(changes) {
+        let mut state = State { columns: &columns, versions: &mut versions, gathered: Gathered::default() };
+        for change in changes {
             outcomes.push(match change {
                 None => {
+                    self.flush(tx, &columns, &mut state.gathered).await?;
                     self.empty(tx).await?;
                     Outcome::Applied
                 }
                 Some(Err(unbindable)) => parked(unbindable),
-                Some(Ok(change)) => self.one(tx, &columns, &delivery.message.event, &change, &mut versions).await?,
+                Some(Ok(change)) => self.one(tx, change, &mut state).await?,
             });
         }
+        self.flush(tx, &columns, &mut state.gathered).await?;
         versions.store(tx, &self.pipeline, &table).await?;
         Ok(outcomes)
     }
 
     /// The rows whose versions matter: all with a guard, without one those whose key changes.
-    fn versioned(&self, changes: &[Wanted]) -> Vec<[u8; 32]> {
-        let mut hashes = Vec::new();
-        for change in changes.iter().flatten().flatten() {
-            let other = change.other.row();
-            if self.spec.guard == Guard::Source || other.is_some() {
-                hashes.push(change.key.hash);
-                hashes.extend(other.map(|other| other.hash));
+    fn expected(&self, changes: &[Wanted]) -> Expected {
+        let mut expected = Expected::default();
+        let guarded = self.spec.guard == Guard::Source;
+        for Change { key, cells, other, position } in changes.iter().flatten().flatten() {
+            let whole = cells.as_ref().is_none_or(|cells| cells.unavailable.is_empty());
+            match (other, position) {
+                (Other::None, Some(position)) if guarded && whole => expected.reach(key, position, cells.is_none()),
+                (Other::None, _) if guarded => expected.unknown(key),
+                (Other::None, _) => {}
+                (Other::SameRow, _) if guarded => expected.unknown(key),
+                (Other::SameRow, _) => {}
+                (Other::Row(other), _) => {
+                    expected.unknown(key);
+                    expected.unknown(other);
+                }
             }
         }
-        hashes
+        expected
     }
 
-    async fn one(
-        &self,
-        tx: &mut Tx,
-        columns: &Columns,
-        event: &ChangeEvent,
-        change: &Change,
-        versions: &mut Versions,
-    ) -> Result<Outcome, StoreError> {
-        let Change { key, cells, other } = change;
-        // A connector whose coordinates give no order writes by arrival; `check` says so.
-        let position = event.source.as_ref().and_then(guard_position);
+    async fn one(&self, tx: &mut Tx, change: Change, state: &mut State<'_>) -> Result<Outcome, StoreError> {
+        let Change { key, cells, other, position } = change;
+        let (columns, versions) = (state.columns, &mut *state.versions);
         let guarded = position.as_ref().filter(|_| self.spec.guard == Guard::Source);
-        if guarded.is_some_and(|position| self.is_stale(position, versions.position(key).as_ref())) {
+        if guarded.is_some_and(|position| self.is_stale(position, versions.position(&key).as_ref())) {
             return Ok(Outcome::Stale);
         }
         // Without an order nobody knows which half came first.
         let just_before = position.as_ref().and_then(GuardPosition::just_before);
-        let halves =
-            |old, new| Some(Halves { old, new, position: position.as_ref()?, just_before: just_before.as_ref()? });
+        if let (Other::Row(other), Some(position), Some(just_before)) = (&other, &position, &just_before) {
+            // The rows as they are, for which a move asks the table.
+            self.flush(tx, columns, &mut state.gathered).await?;
+            let halves = |old, new| Halves { old, new, position, just_before };
+            return match &cells {
+                None => self.delete_half(tx, columns, halves(&key, other), versions).await,
+                Some(cells) => self.create_half(tx, columns, halves(other, &key), cells, versions).await,
+            };
+        }
+        let deleted = cells.is_none();
         let outcome = match (cells, other) {
             // The create at the same position says what becomes of the row.
             (None, Other::SameRow) => return Ok(Outcome::Applied),
-            (None, Other::None) => {
-                self.delete(tx, columns, key).await?;
+            (None, Other::None | Other::Row(_)) => {
+                state.gathered.delete(&key);
                 Outcome::Applied
             }
-            (None, Other::Row(new)) => match halves(key, new) {
-                Some(halves) => return self.delete_half(tx, columns, halves, versions).await,
-                None => {
-                    self.delete(tx, columns, key).await?;
-                    Outcome::Applied
-                }
-            },
-            (Some(cells), Other::Row(old)) if let Some(halves) = halves(old, key) => {
-                return self.create_half(tx, columns, halves, cells, versions).await;
-            }
-            (Some(cells), _) if self.may_wait() && !cells.unavailable.is_empty() && versions.awaits_half(key, None) => {
+            (Some(cells), _)
+                if self.may_wait() && !cells.unavailable.is_empty() && versions.awaits_half(&key, None) =>
+            {
                 let missing = cells.unavailable.join(", ");
                 let reason =
                     format!("the connector did not send {missing} (TOAST), and a change of the row's key is half done");
                 return Ok(moves::wait("unavailable", reason));
             }
-            (Some(cells), _) => self.write(tx, columns, key, cells).await?,
+            (Some(cells), _) => match state.gathered.there(&key) {
+                known if known == Some(true) || cells.unavailable.is_empty() => {
+                    state.gathered.write(&key, cells.cells);
+                    Outcome::Applied
+                }
+                // Only the table knows whether there is a row that has what was not sent.
+                _ => {
+                    self.flush(tx, columns, &mut state.gathered).await?;
+                    self.write(tx, columns, &key, &cells).await?
+                }
+            },
         };
         if let (Outcome::Applied, Some(position)) = (&outcome, guarded) {
-            versions.set(key, position, cells.is_none());
+            versions.set(&key, position, deleted);
         }
         Ok(outcome)
     }
@@ -229,8 +254,7 @@ impl Effect for TableEffect {
     }
 
     async fn apply_all(&self, tx: &mut Tx, run: &[Delivery<'_>]) -> Option<Result<Vec<Outcome>, StoreError>> {
-        Some(self.run(tx, run).await.or_else(|error| match culprit::unreadable(&error) {
-            // Told apart message by message.
+        Some(self.run(tx, run).await.or_else(|error| match culprit::to_be_told_apart(&error) {
             Some(refused) => Ok(vec![refused; run.len()]),
             None => Err(error),
         }))

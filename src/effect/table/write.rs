@@ -164,23 +164,40 @@ impl TableEffect {
     async fn upsert(&self, tx: &mut Tx, columns: &Columns, key: &RowKey, values: &[&Cell]) -> Result<(), StoreError> {
         let dialect = tx.dialect();
         let cells: Vec<&Cell> = key.cells.iter().chain(values.iter().copied()).collect();
-        let names = cells.iter().map(|cell| dialect.quote(&cell.column)).collect::<Vec<_>>().join(", ");
         let places = cells.iter().enumerate().map(|(n, cell)| columns.place(dialect, &cell.column, n));
+        let rows = format!("VALUES ({})", places.collect::<Vec<_>>().join(", "));
+        let sql = self.upsert_sql(dialect, columns, (&cells, key.cells.len()), &rows);
+        tx.execute(&sql, cells.iter().map(|cell| cell.bind.clone()).collect()).await.map(drop)
+    }
+
+    /// The same for many rows on PostgreSQL: one array a column, the first `keys` of them the key's.
+    pub(super) fn upsert_many(&self, columns: &Columns, cells: &[Cell], keys: usize) -> String {
+        let dialect = Dialect::Postgres;
+        let places = cells.iter().enumerate().map(|(n, cell)| columns.cast(dialect, &cell.column, &format!("u.c{n}")));
         let places = places.collect::<Vec<_>>().join(", ");
+        let arrays = (1..=cells.len()).map(|n| format!("CAST(${n} AS text[])")).collect::<Vec<_>>().join(", ");
+        let names = (0..cells.len()).map(|n| format!("c{n}")).collect::<Vec<_>>().join(", ");
+        let rows = format!("SELECT {places} FROM unnest({arrays}) WITH ORDINALITY AS u({names}, n) ORDER BY u.n");
+        self.upsert_sql(dialect, columns, (&cells.iter().collect::<Vec<_>>(), keys), &rows)
+    }
+
+    fn upsert_sql(&self, dialect: Dialect, columns: &Columns, (cells, keys): (&[&Cell], usize), rows: &str) -> String {
+        let quoted =
+            |cells: &[&Cell]| cells.iter().map(|cell| dialect.quote(&cell.column)).collect::<Vec<_>>().join(", ");
         // The source numbered its rows; a number of the target's own would be another.
         let identity = cells.iter().any(|cell| columns.written(&cell.column, Written::Identity));
         let overriding = if identity { " OVERRIDING SYSTEM VALUE" } else { "" };
-        let mut sql = format!("INSERT INTO {} ({names}){overriding} VALUES ({places})", self.table(dialect));
+        let mut sql = format!("INSERT INTO {} ({}){overriding} {rows}", self.table(dialect), quoted(cells));
         if dialect != Dialect::MySql {
-            let key = key.cells.iter().map(|cell| dialect.quote(&cell.column)).collect::<Vec<_>>().join(", ");
+            let (key, values) = cells.split_at(keys);
             let set = values.iter().filter(|cell| updatable(columns, cell)).map(|cell| {
                 let name = dialect.quote(&cell.column);
                 format!("{name} = excluded.{name}")
             });
             let set = set.collect::<Vec<_>>().join(", ");
             let action = if set.is_empty() { "NOTHING".to_owned() } else { format!("UPDATE SET {set}") };
-            sql.push_str(&format!(" ON CONFLICT ({key}) DO {action}"));
+            sql.push_str(&format!(" ON CONFLICT ({}) DO {action}", quoted(key)));
         }
-        tx.execute(&sql, cells.iter().map(|cell| cell.bind.clone()).collect()).await.map(drop)
+        sql
     }
 }
