@@ -103,6 +103,9 @@ const IDLE: Duration = Duration::from_secs(60);
 const MYSQL_SESSION: &str = "SET SESSION sql_mode = \
      'STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT,NO_AUTO_VALUE_ON_ZERO', \
      time_zone = '+00:00'";
+/// A plan that was made while a table was small would be kept when it is large, and read all of it for each row: tables of
+/// this program are empty at first, and the outbox now and then.
+const POSTGRES_PLANS: &str = "SET plan_cache_mode = force_custom_plan";
 const MYSQL_ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
 
 impl Store {
@@ -122,11 +125,21 @@ impl Store {
                 if options.pooler {
                     connect = connect.statement_cache_capacity(0);
                 }
+                let pooler = options.pooler;
                 Pools::Postgres(
                     PgPoolOptions::new()
                         .max_connections(options.pool)
                         .acquire_timeout(ACQUIRE_TIMEOUT)
                         .test_before_acquire(false)
+                        .after_connect(move |connection, _| {
+                            Box::pin(async move {
+                                // Behind a pooler statements have no names, and are planned each time anyway.
+                                if !pooler {
+                                    connection.execute(POSTGRES_PLANS).await?;
+                                }
+                                Ok(())
+                            })
+                        })
                         .connect_lazy_with(connect),
                 )
             }

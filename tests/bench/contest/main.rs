@@ -55,7 +55,7 @@ fn main() {
 
 type Make = fn() -> Table;
 
-const TABLES: [(&str, Make); 9] = [
+const TABLES: [(&str, Make); 10] = [
     ("promise", promise),
     ("mirror", mirror::table),
     ("databases", databases),
@@ -64,6 +64,7 @@ const TABLES: [(&str, Make); 9] = [
     ("inbox", inbox),
     ("duplicates", duplicates),
     ("payloads", payloads),
+    ("order", order),
     ("latency", latency::table),
 ];
 
@@ -127,6 +128,24 @@ fn partitions() -> Table {
     let rows = [6, 1, 24]
         .map(|partitions| (format!("{partitions} partitions"), Payments { partitions, ..Payments::default() }));
     grown("by partitions", "partitions", rows)
+}
+
+/// One partition: all of it one after the other, or slices side by side.
+fn order() -> Table {
+    let mut table = Table::new("by `order`, one partition, 8 slices");
+    let kinds = [
+        ("one insert a message", Payments { messages: 150_000, ..Payments::default() }),
+        ("two steps message by message", Payments { messages: 30_000, booking: true, ..Payments::default() }),
+        ("an effect of a millisecond", Payments { messages: 5_000, slow: true, ..Payments::default() }),
+    ];
+    for (what, work) in kinds {
+        let mut first = None;
+        for order in ["partition", "key", "none"] {
+            let score = Payments { order, partitions: 1, ..work.clone() }.run("order").score;
+            table.row(&format!("{what}, `{order}`"), &score, Some(first.get_or_insert(score)));
+        }
+    }
+    table
 }
 
 fn instances() -> Table {

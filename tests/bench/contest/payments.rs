@@ -22,6 +22,9 @@ pub struct Payments {
     pub gate: &'static str,
     /// A second step that books on a balance.
     pub booking: bool,
+    pub order: &'static str,
+    /// Each row of the ledger takes a millisecond.
+    pub slow: bool,
 }
 
 impl Default for Payments {
@@ -36,6 +39,8 @@ impl Default for Payments {
             inbox_rows: 0,
             gate: "redis",
             booking: false,
+            order: "partition",
+            slow: false,
         }
     }
 }
@@ -71,6 +76,13 @@ impl Payments {
         bank.run(&format!(
             "CREATE TABLE ledger (message_id {text} NOT NULL, account {text} NOT NULL, amount numeric(12,2) NOT NULL)"
         ));
+        if self.slow {
+            bank.run(
+                "CREATE FUNCTION takes_time() RETURNS trigger LANGUAGE plpgsql AS \
+                 $$ BEGIN PERFORM pg_sleep(0.001); RETURN NEW; END $$",
+            );
+            bank.run("CREATE TRIGGER slow BEFORE INSERT ON ledger FOR EACH ROW EXECUTE FUNCTION takes_time()");
+        }
         bank.run(&format!("CREATE TABLE accounts (id {text} PRIMARY KEY, balance numeric(14,2) NOT NULL)"));
         for n in 0..100 {
             bank.run(&format!("INSERT INTO accounts VALUES ('b-{n}', 100000000)"));
@@ -92,12 +104,14 @@ impl Payments {
     pub fn config(&self, world: &World, bank: &Database, topic: &str) -> Config {
         let balance = r#", { sql = "UPDATE accounts SET balance = balance - :amount WHERE id = :bank AND balance >= :amount", expect_rows = 1, otherwise = "reject" }"#;
         let booking = if self.booking { balance } else { "" };
+        let order = self.order;
         let route = format!(
             r#"
 [[route]]
 name = "charge"
 message_id = "header:id"
 correlation_id = "value:orderId"
+order = "{order}"
 [route.effect]
 kind = "sql"
 steps = [{{ sql = "INSERT INTO ledger (message_id, account, amount) VALUES (:meta.messageId, :account, :amount)" }}{booking}]
