@@ -9,6 +9,7 @@ use tokio::time::{Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
+use super::ahead::Ahead;
 use super::attempt::Lane;
 use super::batch::Reader;
 use super::gaps::{Breaks, breaks};
@@ -59,13 +60,15 @@ pub(super) struct Batch {
 pub(super) struct Intake {
     look: Interval,
     troubled: bool,
+    /// Taken before its turn, and not looked at.
+    pub fetched: Option<Fetched>,
 }
 
 impl Intake {
     pub fn new() -> Self {
         let mut look = tokio::time::interval_at(tokio::time::Instant::now() + QUIET_LOOK, QUIET_LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { look, troubled: false }
+        Self { look, troubled: false, fetched: None }
     }
 }
 
@@ -267,24 +270,34 @@ impl Work<'_> {
         let options = &self.shared.options;
         let progress = self.reader.progress();
         let mut intake = Intake::new();
+        let mut ahead = None;
         loop {
-            let Batch { records: mut waiting, end, broken } =
-                match self.next_batch(&mut intake, &processor, next, options.batch).await {
-                    Ok(Some(batch)) => batch,
+            let (mut batch, mut taken) = match ahead.take() {
+                Some(Ahead { items, claims, rest }) => (rest, Some((items, claims))),
+                None => match self.next_batch(&mut intake, &processor, next, options.batch).await {
+                    Ok(Some(batch)) => (batch, None),
                     Ok(None) => continue,
                     Err(halt) => return halt,
-                };
+                },
+            };
             loop {
                 if let Err(halt) = processor.take_slot().await {
                     return halt;
                 }
-                let mut items = match processor.read(&mut reader, &mut waiting).await {
-                    Ok(items) => items,
-                    Err(halt) => return halt,
+                let (mut items, claims) = match taken.take() {
+                    Some(taken) => taken,
+                    None => match processor.read(&mut reader, &mut batch.records).await {
+                        Ok(items) => {
+                            let claims = processor.claim(&items).await;
+                            (items, claims)
+                        }
+                        Err(halt) => return halt,
+                    },
                 };
-                let upto = waiting.front().map_or(end, |record| record.position.offset);
+                let upto = batch.records.front().map_or(batch.end, |record| record.position.offset);
+                let backlog = items.len() >= options.batch && batch.records.is_empty() && !batch.broken;
                 self.lanes.update(&self.name, |report| report.in_flight = items.len());
-                let processed = processor.process(&mut items, upto, |committed| {
+                let processed = processor.process_claimed(&mut items, claims, upto, |committed| {
                     next = committed.left.next_offset;
                     progress.complete(next, &committed.store_epoch);
                     self.lanes.update(&self.name, |report| {
@@ -292,17 +305,25 @@ impl Work<'_> {
                         report.in_flight = report.in_flight.saturating_sub(committed.outcomes.len());
                     });
                 });
-                if let Err(halt) = processed.await {
+                let prepared = async {
+                    if backlog { self.prepare(&processor, (&mut intake, &mut reader), upto).await } else { None }
+                };
+                let (processed, prepared) = tokio::join!(processed, prepared);
+                if let Err(halt) = processed {
+                    if let Some(prepared) = prepared {
+                        processor.release(prepared.claims).await;
+                    }
                     return halt;
                 }
+                ahead = prepared;
                 self.reader.hand_over(next, options.batch);
                 drop(items);
                 processor.leave_slot();
-                if waiting.is_empty() {
+                if batch.records.is_empty() {
                     break;
                 }
             }
-            if broken {
+            if batch.broken {
                 return Halt::Fenced;
             }
         }
@@ -338,11 +359,18 @@ impl Work<'_> {
         most: usize,
     ) -> Result<Option<Batch>, Halt> {
         let bytes = self.shared.options.batch_bytes;
+        let ahead = intake.fetched.take();
+        let fetch = async {
+            match ahead {
+                Some(fetched) => fetched,
+                None => self.reader.fetch(next, most, bytes).await,
+            }
+        };
         let mut fetched = tokio::select! {
             // Asked first: after the end nothing may be taken from a queue that may be another lane's by then.
             biased;
             () = processor.stop.cancelled() => return Err(Halt::Stopped),
-            fetched = self.reader.fetch(next, most, bytes) => fetched,
+            fetched = fetch => fetched,
             () = self.dispossessed(processor, &mut intake.look) => return Err(Halt::Fenced),
         };
         if let Some(error) = fetched.error {

@@ -1,5 +1,6 @@
 //! From records to committed outcomes: the only place that sees Kafka, the gate and the store together.
 
+mod ahead;
 pub(crate) mod alone;
 mod apply;
 pub mod attempt;

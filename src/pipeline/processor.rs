@@ -64,6 +64,13 @@ const STOPPED_LOOK: Duration = Duration::from_secs(10);
 /// Failures at one place, with a database that answers, after which the batch is taken apart.
 const STUBBORN: u32 = 3;
 
+/// What the gate was asked for, and the marks that it had.
+pub(super) struct Claims {
+    keys: Vec<Vec<u8>>,
+    marks: HashMap<Vec<u8>, Mark>,
+    token: u64,
+}
+
 /// A part of the batch that is to be run.
 struct Piece {
     range: Range<usize>,
@@ -85,21 +92,33 @@ impl Processor {
         &self,
         items: &mut [Item],
         next_offset: i64,
+        done: impl FnMut(&Committed),
+    ) -> Result<(), Halt> {
+        let claims = self.claim(items).await;
+        self.process_claimed(items, claims, next_offset, done).await
+    }
+
+    /// The same, for what has been claimed before.
+    pub(super) async fn process_claimed(
+        &self,
+        items: &mut [Item],
+        claims: Claims,
+        next_offset: i64,
         mut done: impl FnMut(&Committed),
     ) -> Result<(), Halt> {
-        let token = rand::rng().random::<u64>();
-        // Without an assignment no mark counts and none is left: the inbox is asked.
-        let keys = if self.lane.tenure.is_some() { self.claimable(items) } else { Vec::new() };
-        let marks = if keys.is_empty() { HashMap::new() } else { self.claim(&keys, token).await };
         // A claim is nobody's proof: an answer about it that is lost is none that anybody needs.
         let _ = failpoint::at("after-claim").await;
-        let answer = self.pieces(items, next_offset, &marks, &mut done).await;
+        let answer = self.pieces(items, next_offset, &claims.marks, &mut done).await;
         if answer.is_err() {
-            // What was confirmed is no claim any more; what was not is free for the next owner.
-            let keys: Vec<GateKey> = keys.iter().map(|key| GateKey::new(key)).collect();
-            self.shared.gate.release(&keys, token).await;
+            self.release(claims).await;
         }
         answer
+    }
+
+    /// What was confirmed is no claim any more; what was not is free for the next owner.
+    pub(super) async fn release(&self, claims: Claims) {
+        let keys: Vec<GateKey> = claims.keys.iter().map(|key| GateKey::new(key)).collect();
+        self.shared.gate.release(&keys, claims.token).await;
     }
 
     fn tell_relay(&self, committed: &mut Committed) {
@@ -123,17 +142,22 @@ impl Processor {
         keys.filter(|key| seen.insert(*key)).cloned().collect()
     }
 
-    async fn claim(&self, keys: &[Vec<u8>], token: u64) -> HashMap<Vec<u8>, Mark> {
-        let gate_keys: Vec<GateKey> = keys.iter().map(|key| GateKey::new(key)).collect();
-        let answers = self.shared.gate.claim(&gate_keys, token).await;
-        let mut marks = HashMap::new();
-        for (key, answer) in keys.iter().zip(answers) {
-            self.shared.metrics.gate.with_label_values(&[&*self.shared.pipeline, answer.label()]).inc();
-            if let GateAnswer::Confirmed(mark) = answer {
-                marks.insert(key.clone(), mark);
+    /// Asks the gate for all of them at once.
+    pub(super) async fn claim(&self, items: &[Item]) -> Claims {
+        // Without an assignment no mark counts and none is left: the inbox is asked.
+        let keys = if self.lane.tenure.is_some() { self.claimable(items) } else { Vec::new() };
+        let (token, mut marks) = (rand::rng().random::<u64>(), HashMap::new());
+        if !keys.is_empty() {
+            let gate_keys: Vec<GateKey> = keys.iter().map(|key| GateKey::new(key)).collect();
+            let answers = self.shared.gate.claim(&gate_keys, token).await;
+            for (key, answer) in keys.iter().zip(answers) {
+                self.shared.metrics.gate.with_label_values(&[&*self.shared.pipeline, answer.label()]).inc();
+                if let GateAnswer::Confirmed(mark) = answer {
+                    marks.insert(key.clone(), mark);
+                }
             }
         }
-        marks
+        Claims { keys, marks, token }
     }
 
     async fn pieces(

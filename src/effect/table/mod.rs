@@ -286,6 +286,6 @@ impl Effect for TableEffect {
             Guard::None => "the last one to arrive writes",
             Guard::Source => "guarded by source position",
         };
-        format!("table {}, {guard}", self.spec.table.join("."))
+        format!("table {}, {guard}; changes of a row folded within a batch", self.spec.table.join("."))
     }
 }
