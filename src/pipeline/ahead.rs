@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::batch::{Item, Reader};
+use super::fetching::{Batch, Intake};
 use super::gaps::{Breaks, breaks};
-use super::lane::{Batch, Intake, Work};
+use super::lane::Work;
 use super::processor::{Claims, Processor};
 use crate::kafka::Fetched;
 

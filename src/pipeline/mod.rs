@@ -8,6 +8,7 @@ pub mod batch;
 pub(crate) mod blame;
 mod counting;
 mod fence;
+mod fetching;
 mod gaps;
 pub mod intake;
 pub mod judge;

@@ -101,6 +101,11 @@ impl Business {
         format!("[gate]\nurl = \"{gate}\"\n{CHARGE}")
     }
 
+    /// The same in slices: by their ids, for all messages have the account's key.
+    pub fn in_slices(gate: &str) -> String {
+        Self::config(gate).replace("message_id", "order = \"none\"\nmessage_id")
+    }
+
     /// Sends so many messages more, with repeats, refusals, poison and other contents under an id among them.
     pub async fn send(&mut self, world: &World, messages: usize) {
         let from = self.fates.len();

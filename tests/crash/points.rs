@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use crate::business::Business;
 use crate::daemon::Daemon;
+use crate::database::Engine;
 use crate::ports::free_port;
 use crate::wait::{PATIENCE, until};
-use crate::world::{World, everywhere};
+use crate::world::{World, everywhere, on};
 
 /// Where the daemon can be hit, in the order in which a message passes.
 pub const POINTS: [&str; 10] = [
@@ -26,12 +27,19 @@ pub const POINTS: [&str; 10] = [
 const ANSWERS: [&str; 7] =
     ["after-inbox", "after-effect", "before-commit", "after-commit", "before-produce", "after-produce", "after-mark"];
 
+/// SQLite has one writer at a time.
+const IN_SLICES: [Engine; 2] = [Engine::Postgres, Engine::MariaDb];
+
 pub fn redis() -> String {
     std::env::var("COUNTERSIGN_REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1:16379".to_owned())
 }
 
 pub fn armed(world: &World, gate: &str, points: &str) -> Daemon {
-    Daemon::start_with(world, &Business::config(gate), |command| {
+    armed_with(world, &Business::config(gate), points)
+}
+
+fn armed_with(world: &World, config: &str, points: &str) -> Daemon {
+    Daemon::start_with(world, config, |command| {
         command.env("FAILPOINTS", points);
     })
 }
@@ -43,10 +51,10 @@ pub async fn finish(world: &World, gate: &str, business: &Business) {
     daemon.end();
 }
 
-async fn dies_everywhere(world: &World, gate: &str) {
+async fn dies_everywhere(world: &World, config: &str) {
     let mut business = Business::begin(world).await;
     for (round, point) in POINTS.into_iter().enumerate() {
-        let mut daemon = armed(world, gate, &format!("{point}={}*off->1*return(die)", round % 3));
+        let mut daemon = armed_with(world, config, &format!("{point}={}*off->1*return(die)", round % 3));
         // One flight takes all receipts that wait: only later messages make the next one.
         let deadline = Instant::now() + 2 * PATIENCE;
         while daemon.child.try_wait().unwrap().is_none() {
@@ -57,26 +65,51 @@ async fn dies_everywhere(world: &World, gate: &str) {
         assert_eq!(daemon.wait(), None, "it did not die at {point}");
         business.holds(world).await;
     }
-    finish(world, gate, &business).await;
+    let daemon = armed_with(world, config, "");
+    business.proves_right(world).await;
+    daemon.end();
 }
 
 #[test]
 fn a_death_at_any_point_loses_and_doubles_nothing() {
-    everywhere(|world| async move { dies_everywhere(&world, "memory").await });
+    everywhere(|world| async move { dies_everywhere(&world, &Business::config("memory")).await });
 }
 
 /// Claims of the dead and marks of their commits are in Redis when the next one comes.
 #[test]
 fn a_death_at_any_point_loses_and_doubles_nothing_with_redis() {
-    everywhere(|world| async move { dies_everywhere(&world, &redis()).await });
+    everywhere(|world| async move { dies_everywhere(&world, &Business::config(&redis())).await });
+}
+
+/// Of several transactions at work in one partition, too.
+#[test]
+fn a_death_at_any_point_loses_and_doubles_nothing_in_slices() {
+    on(&IN_SLICES, |world| async move { dies_everywhere(&world, &Business::in_slices(&redis())).await });
+}
+
+#[test]
+fn lost_answers_in_slices_are_looked_up_or_asked_again() {
+    on(&IN_SLICES, |world| async move {
+        let mut business = Business::begin(&world).await;
+        let daemon = armed_with(&world, &Business::in_slices("memory"), &lost_answers());
+        for _ in 0..8 {
+            business.send(&world, 100).await;
+            business.holds(&world).await;
+        }
+        business.proves_right(&world).await;
+        daemon.end();
+    });
+}
+
+fn lost_answers() -> String {
+    ANSWERS.map(|point| format!("{point}=10%return(lose)")).join(";")
 }
 
 #[test]
 fn lost_answers_are_looked_up_or_asked_again() {
     everywhere(|world| async move {
         let mut business = Business::begin(&world).await;
-        let points: Vec<String> = ANSWERS.iter().map(|point| format!("{point}=10%return(lose)")).collect();
-        let daemon = armed(&world, &redis(), &points.join(";"));
+        let daemon = armed(&world, &redis(), &lost_answers());
         for _ in 0..8 {
             business.send(&world, 100).await;
             business.holds(&world).await;
