@@ -34,6 +34,10 @@ impl Work<'_> {
         let options = &self.shared.options;
         // Not for longer: the lane may stand for hours before it comes to this batch.
         let _slot = Arc::clone(&self.shared.slots).try_acquire_owned().ok()?;
+        // After the end nothing may be taken from a queue that may be another lane's by then.
+        if processor.stop.is_cancelled() {
+            return None;
+        }
         let mut fetched = Fetched::default();
         self.reader.top_up(&mut fetched, options.batch, options.batch_bytes);
         let end = fetched.records.last()?.position.offset + 1;

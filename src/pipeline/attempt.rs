@@ -137,11 +137,12 @@ impl Attempt<'_> {
     pub async fn run(&self) -> Result<Attempted, Failure> {
         let began = Instant::now();
         let mut tx = self.shared.store.begin().await?;
+        let due = self.first_due();
         let Some(row) = self.enter(&mut tx).await? else {
             tx.rollback().await;
             return Ok(Attempted::Fenced);
         };
-        if let Some(stop) = self.stop(&row) {
+        if let Some(stop) = self.stop(&row, due) {
             tx.rollback().await;
             return Ok(stop);
         }
@@ -187,14 +188,14 @@ impl Attempt<'_> {
             None => (None, None),
             Some(slices) => {
                 // At COMMIT it could wait for rows of a slice that waits for this one.
-                tx.check_deferred().await?;
-                let commit = slices.commit.lock().await;
+                tx.check_for_good().await?;
+                let commit = slices.turn(&mut tx).await?;
                 let Some(last) = tx.lock_lane(&self.lane.key).await?.filter(|row| self.owns(row, self.known.get()))
                 else {
                     tx.rollback().await;
                     return Ok(Attempted::Fenced);
                 };
-                if let Some(stop) = self.stop(&last) {
+                if let Some(stop) = self.stop(&last, self.first_due()) {
                     tx.rollback().await;
                     return Ok(stop);
                 }

@@ -35,7 +35,13 @@ impl Attempt<'_> {
         self.lane.tenure.as_ref().is_some_and(|tenure| tenure.owns(row, known))
     }
 
-    pub(super) fn stop(&self, row: &LaneRow) -> Option<Attempted> {
+    /// The first record of the lane that something is to be done for, where others are at work beside. To be asked before the
+    /// row is read: a skip that the row still wants may be about one that is done a moment later.
+    pub(super) fn first_due(&self) -> Option<i64> {
+        self.slices.and_then(|slices| slices.outstanding().first_due())
+    }
+
+    pub(super) fn stop(&self, row: &LaneRow, first_due: Option<i64>) -> Option<Attempted> {
         if let Some(reason) = &row.paused {
             return Some(Attempted::Paused(reason.clone()));
         }
@@ -43,10 +49,7 @@ impl Attempt<'_> {
             SKIP_NEXT => {
                 let item = self.items.iter().find(|item| !matches!(item.entry, Entry::Skip(_)))?;
                 // Of several slices it is the one at whose record the lane stands.
-                if self
-                    .slices
-                    .is_some_and(|slices| slices.outstanding().first_due() != Some(item.record.position.offset))
-                {
+                if self.slices.is_some() && first_due != Some(item.record.position.offset) {
                     return None;
                 }
                 item.record.position.offset + 1

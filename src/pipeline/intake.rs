@@ -126,11 +126,11 @@ impl Processor {
     /// transaction that carries the skip out stands behind the fence.
     async fn wish(&self, records: &VecDeque<Record>) -> Wish {
         let (Some(_), Some(front)) = (&self.lane.tenure, records.front()) else { return Wish::None };
+        // What the slices have still to do stands before it, and the wish may be about that.
+        let before = self.slice.as_ref().is_some_and(|slice| !slice.of.outstanding().is_empty());
         // A database that is away is for the transaction to report.
         let Ok(Some(row)) = self.shared.store.lane(&self.lane.key).await else { return Wish::None };
         let offset = front.position.offset;
-        // What the slices have still to do stands before it, and the wish may be about that.
-        let before = self.slice.as_ref().is_some_and(|slice| !slice.of.outstanding().is_empty());
         match (row.paused, row.skip_to) {
             (Some(reason), _) => Wish::Paused(reason),
             (None, Some(_)) if before => Wish::None,

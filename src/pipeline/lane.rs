@@ -1,7 +1,7 @@
 //! One lane: takes a partition over, reads it in batches, and ends with its assignment.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rand::Rng as _;
 use tokio_util::sync::CancellationToken;
@@ -13,8 +13,9 @@ use super::batch::Reader;
 use super::fetching::Intake;
 use super::processor::{Halt, Processor};
 use super::slices::Slice;
+use super::standing::Told;
 use super::status::{LaneName, LaneState, Lanes};
-use super::tenure::{Known, Tenure};
+use super::tenure::Tenure;
 use super::{Shared, unique_word};
 use crate::kafka::{Assigned, PartitionReader};
 use crate::offsets::{LostOffsets, Start, StartFacts, decide_start};
@@ -235,7 +236,7 @@ impl Work<'_> {
     /// Takes batch after batch, each as a whole.
     async fn follow(&self, ready: Ready, stop: &CancellationToken) -> Halt {
         let Ready { lane, mut next } = ready;
-        let processor = self.processor(&lane, &Arc::default(), None, stop);
+        let processor = self.processor(&lane, None, stop);
         let mut reader = Reader::new(Arc::clone(&self.shared.reader));
         let options = &self.shared.options;
         let progress = self.reader.progress();
@@ -252,6 +253,9 @@ impl Work<'_> {
             };
             loop {
                 if let Err(halt) = processor.take_slot().await {
+                    if let Some((_, claims)) = taken {
+                        processor.release(claims).await;
+                    }
                     return halt;
                 }
                 let (mut items, claims) = match taken.take() {
@@ -300,22 +304,16 @@ impl Work<'_> {
     }
 
     /// The lane's processor, or that of one of its slices.
-    pub(super) fn processor(
-        &self,
-        lane: &Lane,
-        known: &Arc<Known>,
-        slice: Option<Slice>,
-        stop: &CancellationToken,
-    ) -> Processor {
+    pub(super) fn processor(&self, lane: &Lane, slice: Option<Slice>, stop: &CancellationToken) -> Processor {
         Processor {
             shared: Arc::clone(&self.shared),
             lane: lane.clone(),
             lanes: self.lanes.clone(),
             stop: stop.clone(),
-            known: Arc::clone(known),
+            known: Arc::default(),
             slice,
             // A former owner may have stood for a reason that is gone.
-            told: Mutex::new(Some((String::new(), Instant::now()))),
+            told: Arc::new(Told::begin()),
             slot: Mutex::default(),
         }
     }

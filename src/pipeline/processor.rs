@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rand::Rng as _;
 use tokio::sync::OwnedSemaphorePermit;
@@ -16,6 +16,7 @@ use super::batch::{Entry, Item, skipped};
 use super::letter::waiting_line;
 use super::settle::OPERATOR;
 use super::slices::Slice;
+use super::standing::Told;
 use super::status::{LaneState, Lanes};
 use super::tenure::Known;
 use crate::debezium::event::Fault;
@@ -47,8 +48,7 @@ pub struct Processor {
     pub known: Arc<Known>,
     /// Where it is one of several at work in its lane.
     pub slice: Option<Slice>,
-    /// What people were told last of why the lane stands, and when.
-    pub told: Mutex<Option<(String, Instant)>>,
+    pub told: Arc<Told>,
     /// Held while there is a batch, and not while the lane stands.
     pub slot: Mutex<Option<OwnedSemaphorePermit>>,
 }
@@ -339,7 +339,7 @@ impl Processor {
     async fn may_be_set_aside(&self, item: &Item) -> bool {
         let LaneKey { pipeline, topic, partition } = &self.lane.key;
         let place = QueuePlace { pipeline, topic, partition: *partition };
-        matches!(&item.entry, Entry::Message { message, .. } if self.shared.order[message.route] != Order::Partition)
+        matches!(&item.entry, Entry::Message { message, .. } if self.shared.order[message.route] != Order::Partition && self.shared.inbox[message.route])
             && waiting_line(&item.record, self.shared.store.largest_record()).is_some()
             && self.shared.store.count_waiting(place).await.is_ok_and(|waiting| waiting < MOST_WAITING)
     }

@@ -92,7 +92,7 @@ impl Replay {
             stop: self.stop.clone(),
             known: Arc::default(),
             slice: None,
-            told: Mutex::default(),
+            told: Arc::default(),
             slot: Mutex::default(),
         };
         processor.lane.generation = match self.generations.get(&name) {

@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
@@ -23,13 +24,17 @@ use super::processor::{Halt, Processor};
 use super::status::LaneState;
 use crate::offsets::outstanding::Outstanding;
 use crate::record::Record;
+use crate::store::{StoreError, Tx};
+
+/// A transaction that waits says so often that it is alive.
+const ALIVE: Duration = Duration::from_secs(1);
 
 /// What the slices of one lane share.
 pub struct Slices {
     outstanding: Mutex<Outstanding>,
     /// Held from the last look at the lane's row until what became of the commit is known, so that the row and what is known
     /// here never differ: a slice writes the mark that all commits before its own have left.
-    pub(super) commit: tokio::sync::Mutex<()>,
+    commit: tokio::sync::Mutex<()>,
     /// The mark that the row carries.
     written: Mutex<i64>,
     /// Records were finished.
@@ -74,6 +79,18 @@ impl Slices {
 
     fn written(&self) -> i64 {
         *self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the turn to end a transaction, which stays alive meanwhile.
+    pub(super) async fn turn(&self, tx: &mut Tx) -> Result<tokio::sync::MutexGuard<'_, ()>, StoreError> {
+        let turn = self.commit.lock();
+        tokio::pin!(turn);
+        loop {
+            tokio::select! {
+                turn = &mut turn => return Ok(turn),
+                () = tokio::time::sleep(ALIVE) => tx.stay().await?,
+            }
+        }
     }
 
     /// Waits until the window has room, and says for how many records.
@@ -190,9 +207,13 @@ impl Work<'_> {
         // The first halt of one ends all.
         let ending = stop.child_token();
         let of = Arc::new(Slices::new(count, ready.next));
-        let known = Arc::default();
         let slice = |index| Slice { of: Arc::clone(&of), index };
-        let processor = |index| self.processor(&ready.lane, &known, Some(slice(index)), &ending);
+        let (intake, own) = (self.processor(&ready.lane, Some(slice(count)), &ending), slice(count));
+        let processor = |index| Processor {
+            known: Arc::clone(&intake.known),
+            told: Arc::clone(&intake.told),
+            ..self.processor(&ready.lane, Some(slice(index)), &ending)
+        };
         let workers: Vec<Worker> = (0..count)
             .map(|index| Worker {
                 processor: processor(index),
@@ -201,7 +222,6 @@ impl Work<'_> {
                 filled: Notify::new(),
             })
             .collect();
-        let (intake, own) = (processor(count), slice(count));
         let mut running: FuturesUnordered<_> = workers.iter().map(|worker| worker.run(self)).collect();
         let halt = tokio::select! {
             halt = self.distribute(&intake, &own, &workers) => halt,

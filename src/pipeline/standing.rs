@@ -1,6 +1,6 @@
 //! A lane that stands says why: to its process, and in its row for whoever has no view of that.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::OwnedSemaphorePermit;
@@ -12,6 +12,49 @@ use super::status::{LaneName, LaneState};
 /// How long a lane that stands tries to say so in its row, and how soon it says something else.
 const TELL: Duration = Duration::from_secs(1);
 const TOLD: Duration = Duration::from_secs(2);
+
+/// What people were told last of why a lane stands, and when. Its slices know it together.
+#[derive(Default)]
+pub struct Told {
+    last: Mutex<Option<(String, Instant)>>,
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl Told {
+    /// A former owner may have stood for a reason that is gone.
+    pub(super) fn begin() -> Self {
+        Self { last: Mutex::new(Some((String::new(), Instant::now()))), ..Self::default() }
+    }
+
+    fn last(&self) -> MutexGuard<'_, Option<(String, Instant)>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing has to be told: a reason is told when it is new, and not too often.
+    fn is_true(&self, state: &LaneState) -> bool {
+        match (state, &*self.last()) {
+            (LaneState::Running, last) => last.is_none(),
+            (LaneState::Starting | LaneState::Paused(_), _) => true,
+            (LaneState::Retrying(_) | LaneState::Stopped(_), None) => false,
+            (LaneState::Retrying(why) | LaneState::Stopped(why), Some((last, at))) => {
+                last == why || (!last.is_empty() && at.elapsed() < TOLD)
+            }
+        }
+    }
+
+    /// What has to be told, which is taken for told then: why the lane stands, or that it works.
+    fn news(&self, state: &LaneState) -> Option<Option<String>> {
+        if self.is_true(state) {
+            return None;
+        }
+        let why = match state {
+            LaneState::Retrying(why) | LaneState::Stopped(why) => Some(why.clone()),
+            LaneState::Starting | LaneState::Running | LaneState::Paused(_) => None,
+        };
+        *self.last() = why.clone().map(|why| (why, Instant::now()));
+        Some(why)
+    }
+}
 
 impl Processor {
     /// Waits until this lane may have a batch in its hands.
@@ -43,57 +86,47 @@ impl Processor {
 
     /// The lane goes on.
     pub(super) async fn works(&self) {
-        let works = self.show(LaneState::Running) == LaneState::Running;
-        let stood = self.told.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if stood.is_some() && works {
-            self.tell(None).await;
-        }
+        self.show(LaneState::Running);
+        self.tell().await;
     }
 
-    /// Shows the state of the lane, which is the worst one of its slices. The answer is what is shown.
-    pub(super) fn show(&self, state: LaneState) -> LaneState {
+    /// Shows the state of the lane, which is the worst one of its slices.
+    pub(super) fn show(&self, state: LaneState) {
         let state = match &self.slice {
             None => state,
             Some(slice) => slice.state(state),
         };
-        self.lanes.set(&self.lane_name(), state.clone());
-        state
+        self.lanes.set(&self.lane_name(), state);
     }
 
     /// Notes in the lane's row why it stands, for whoever has no view of this process. As good as the database is.
-    async fn tell(&self, why: Option<&str>) {
+    async fn tell(&self) {
         let Some(tenure) = &self.lane.tenure else { return };
-        let told = self.shared.store.lane_stands(&self.lane.key, &tenure.owner, why);
+        if self.told.is_true(&self.shown()) {
+            return;
+        }
+        let told = async {
+            // One after the other, each with what is true then: the last word stays.
+            let _turn = self.told.turn.lock().await;
+            let Some(news) = self.told.news(&self.shown()) else { return Ok(()) };
+            self.shared.store.lane_stands(&self.lane.key, &tenure.owner, news.as_deref()).await
+        };
         if !matches!(tokio::time::timeout(TELL, told).await, Ok(Ok(()))) {
             debug!(topic = %self.lane.key.topic, partition = self.lane.key.partition, "nobody is told that it stands");
         }
     }
 
-    /// What of a state has to be told: a reason that is new, now and then.
-    fn news(&self, state: &LaneState) -> Option<String> {
-        let why = match state {
-            LaneState::Retrying(why) | LaneState::Stopped(why) => why.clone(),
-            LaneState::Starting | LaneState::Running | LaneState::Paused(_) => return None,
-        };
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let fresh = |last: &str, at: &Instant| last == why || (!last.is_empty() && at.elapsed() < TOLD);
-        if told.as_ref().is_some_and(|(last, at)| fresh(last, at)) {
-            return None;
-        }
-        *told = Some((why.clone(), Instant::now()));
-        Some(why)
+    fn shown(&self) -> LaneState {
+        self.lanes.state(&self.lane_name()).unwrap_or(LaneState::Running)
     }
 
     /// Stands still for a while, unless the lane is asked to end. The group membership is kept by the polling thread.
     pub(super) async fn stand(&self, state: LaneState, wait: Duration) -> Result<(), Halt> {
         self.leave_slot();
-        let news = self.news(&state);
         self.show(state);
-        if let Some(why) = news {
-            tokio::select! {
-                () = self.stop.cancelled() => return Err(Halt::Stopped),
-                () = self.tell(Some(&why)) => {}
-            }
+        tokio::select! {
+            () = self.stop.cancelled() => return Err(Halt::Stopped),
+            () = self.tell() => {}
         }
         tokio::select! {
             () = self.stop.cancelled() => Err(Halt::Stopped),

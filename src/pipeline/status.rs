@@ -77,6 +77,10 @@ impl Lanes {
         self.update(lane, |report| report.state = state);
     }
 
+    pub fn state(&self, lane: &LaneName) -> Option<LaneState> {
+        self.lock().get(lane).map(|report| report.state.clone())
+    }
+
     /// Forgets a lane that has ended, unless a new assignment of the same partition has begun meanwhile.
     pub fn remove(&self, lane: &LaneName, progress: &Arc<Progress>) {
         let mut lanes = self.lock();

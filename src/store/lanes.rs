@@ -4,10 +4,13 @@
 //! that a worker that lost the partition cannot commit after the new owner has begun.
 //!
 //! Slices of one lane fence side by side, with a lock that they share and a takeover does not, and each writes the row at
-//! its end. On PostgreSQL that is one row: FOR KEY SHARE goes with an update, and not with FOR UPDATE. InnoDB knows no such
-//! locks; there slices share a lock of a row in `countersign_meta` instead, which each takeover writes.
+//! its end. On PostgreSQL that is one row: FOR KEY SHARE goes with an update, and not with FOR UPDATE; an advisory lock stands
+//! before it, for nobody waits behind a row lock that is wanted, and a takeover would be passed over without end. InnoDB knows
+//! no such locks; there slices share a lock of a row in `countersign_meta` instead, which each takeover writes.
 
 use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
 
 use super::meta::{clock, of_pipeline, time_text};
 use super::{Bind, Dialect, Sql, Store, StoreError, StoreRow, Tx};
@@ -168,6 +171,12 @@ impl LaneKey {
         [Bind::text(&*self.pipeline), Bind::text(&*self.topic), Bind::Int(i64::from(self.partition))]
     }
 
+    /// Of the advisory lock that slices share on PostgreSQL.
+    fn fence_number(&self) -> i64 {
+        let hash: [u8; 32] = Sha256::digest(self.fence_name()).into();
+        i64::from_be_bytes(std::array::from_fn(|n| hash[n]))
+    }
+
     /// Of the row whose lock slices share on InnoDB.
     fn fence_name(&self) -> String {
         of_pipeline("lane_fence", &format!("{}\n{}\n{}", self.pipeline, self.topic, self.partition))
@@ -242,11 +251,18 @@ impl Tx {
     /// The fence of a slice: other slices hold it at the same time, and a takeover waits for all of them. Must be the
     /// transaction's first statement. None also where no takeover has left what slices lock.
     pub async fn fence_slice(&mut self, lane: &LaneKey) -> Result<Option<LaneRow>, StoreError> {
-        if self.dialect() == Dialect::MySql {
-            let lock = "SELECT 1 FROM countersign_meta WHERE name = ? LOCK IN SHARE MODE";
-            if self.fetch(lock, vec![Bind::Text(lane.fence_name())]).await?.is_empty() {
-                return Ok(None);
+        match self.dialect() {
+            Dialect::Postgres => {
+                let lock = "SELECT 1 FROM pg_advisory_xact_lock_shared($1)";
+                self.fetch(lock, vec![Bind::Int(lane.fence_number())]).await.map(drop)?;
             }
+            Dialect::MySql => {
+                let lock = "SELECT 1 FROM countersign_meta WHERE name = ? LOCK IN SHARE MODE";
+                if self.fetch(lock, vec![Bind::Text(lane.fence_name())]).await?.is_empty() {
+                    return Ok(None);
+                }
+            }
+            Dialect::Sqlite => {}
         }
         self.read_lane(lane, Lock::Shared).await
     }
@@ -265,8 +281,12 @@ impl Tx {
     /// an older one is fenced off.
     pub async fn acquire_lane(&mut self, lane: &LaneKey, owner: &str, next_offset: i64) -> Result<LaneRow, StoreError> {
         match self.dialect() {
-            // A row that is not there has no slices.
-            Dialect::Postgres => self.fence(lane).await.map(drop)?,
+            Dialect::Postgres => {
+                let lock = "SELECT 1 FROM pg_advisory_xact_lock($1)";
+                self.fetch(lock, vec![Bind::Int(lane.fence_number())]).await.map(drop)?;
+                // A row that is not there has no slices.
+                self.fence(lane).await.map(drop)?;
+            }
             Dialect::MySql => self.set_meta(&lane.fence_name(), owner).await?,
             Dialect::Sqlite => {}
         }

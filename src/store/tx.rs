@@ -153,6 +153,19 @@ impl Tx {
         }
     }
 
+    /// The same with nothing left for COMMIT, which then waits for nobody.
+    pub async fn check_for_good(&mut self) -> Result<(), StoreError> {
+        match self.dialect() {
+            Dialect::Postgres => self.batch("SET CONSTRAINTS ALL IMMEDIATE").await,
+            Dialect::MySql | Dialect::Sqlite => Ok(()),
+        }
+    }
+
+    /// Says that this transaction is alive: servers end one that is idle for too long.
+    pub async fn stay(&mut self) -> Result<(), StoreError> {
+        self.batch("SELECT 1").await
+    }
+
     /// Commits. An answer of the server is definite, deferred constraints included; no answer means unknown:
     /// look the row up.
     pub async fn commit(mut self) -> Result<(), StoreError> {

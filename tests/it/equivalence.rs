@@ -198,3 +198,35 @@ fn keys_that_a_collation_takes_for_one_are_written_one_after_the_other() {
         running.stop().await;
     });
 }
+
+/// Rows of other keys may hang on it.
+#[test]
+fn a_delete_keeps_its_place_among_the_changes_of_other_rows() {
+    everywhere(|world| async move {
+        world
+            .db
+            .run(
+                "CREATE TABLE orders_copy (id BIGINT PRIMARY KEY, status VARCHAR(20), \
+                 amount BIGINT REFERENCES orders_copy (id) ON DELETE CASCADE)",
+            )
+            .await;
+        let row = |id: i64, status: &str, of: Option<i64>| json!({"id": id, "status": status, "amount": of});
+        let running = world.start(&crate::rows::route("")).await;
+        world.send(&[change("c", 10, Value::Null, row(1, "a", None))]).await;
+        running.outcomes(1, "applied=1").await;
+        running.stop().await;
+        world
+            .send(&[
+                change("d", 20, json!({"id": 1}), Value::Null),
+                change("c", 30, Value::Null, row(1, "b", None)),
+                change("c", 40, Value::Null, row(2, "c", Some(1))),
+                change("u", 50, Value::Null, row(1, "d", None)),
+            ])
+            .await;
+        let running = world.start(&crate::rows::route("")).await;
+        running.outcomes(4, "applied=4").await;
+        let rows = world.db.rows("id, status, amount", "FROM orders_copy ORDER BY id").await;
+        assert_eq!(rows, ["1|d|-", "2|c|1"]);
+        running.stop().await;
+    });
+}

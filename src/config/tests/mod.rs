@@ -170,6 +170,7 @@ fn what_is_left_out_has_its_default() {
     let config = parse(SMALL).unwrap_or_else(|faults| panic!("{faults}"));
     let seconds = Duration::from_secs;
     assert_eq!((config.pipeline.unrouted, config.pipeline.max_id_bytes), (Unrouted::Skip, 1000));
+    assert_eq!(config.pipeline.slices, 8);
     let kafka = &config.kafka;
     assert_eq!((kafka.session_timeout, kafka.heartbeat_interval), (seconds(10), seconds(3)));
     assert_eq!((kafka.max_poll_interval, kafka.start), (seconds(300), Start::Earliest));

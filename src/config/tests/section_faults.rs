@@ -74,6 +74,7 @@ fn what_is_missing_is_named_with_its_meaning() {
 #[test]
 fn settings_of_the_wrong_form() {
     assert_fault("name = \"p\"", "name = \"p\"\nmax_id_bytes = 0", "must be from 1 to 16384");
+    assert_fault("name = \"p\"", "name = \"p\"\nslices = 65", "must be from 1 to 64");
     assert_fault("name = \"p\"", "name = 7", "pipeline.name: must be a text, not an integer");
     assert_fault("name = \"p\"", "name = \"p\"\nunrouted = \"drop\"", "write skip or park");
     assert_fault("[\"t\"]", "[]", "kafka.topics: must have at least one entry");

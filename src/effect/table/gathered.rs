@@ -16,9 +16,7 @@ use crate::store::{Bind, Dialect, StoreError, Tx};
 /// What a row is to become.
 pub(super) struct Folded {
     pub key: RowKey,
-    /// The row that was there before is deleted first.
-    pub deleted: bool,
-    /// The values of its columns; None where nothing is to be there.
+    /// The values of its columns; None where it is deleted.
     pub cells: Option<Vec<Cell>>,
 }
 
@@ -30,7 +28,7 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// The row gets these values and keeps the others.
+    /// The row gets these values and keeps the others. One that is to be deleted is written out before.
     pub fn write(&mut self, key: &RowKey, values: Vec<Cell>) {
         let mut row = self.take(key);
         let cells = row.cells.get_or_insert_default();
@@ -45,7 +43,7 @@ impl Gathered {
 
     pub fn delete(&mut self, key: &RowKey) {
         let row = self.take(key);
-        self.put(Folded { deleted: true, cells: None, ..row });
+        self.put(Folded { cells: None, ..row });
     }
 
     /// What is known of the row: None if nothing is, else whether it is there.
@@ -60,7 +58,7 @@ impl Gathered {
 
     fn take(&mut self, key: &RowKey) -> Folded {
         let known = self.at.remove(&key.hash).and_then(|at| self.rows[at].take());
-        known.unwrap_or_else(|| Folded { key: key.clone(), deleted: false, cells: None })
+        known.unwrap_or_else(|| Folded { key: key.clone(), cells: None })
     }
 
     fn put(&mut self, row: Folded) {
@@ -82,14 +80,12 @@ impl TableEffect {
         }
         let mut alike: Vec<Folded> = Vec::new();
         for row in std::mem::take(gathered).rows.into_iter().flatten() {
-            if row.deleted || alike.first().is_some_and(|first| !is_alike(first, &row)) {
+            if row.cells.is_none() || alike.first().is_some_and(|first| !is_alike(first, &row)) {
                 self.upsert_all(tx, columns, std::mem::take(&mut alike)).await?;
             }
-            if row.deleted {
-                self.delete(tx, columns, &row.key).await?;
-            }
-            if row.cells.is_some() {
-                alike.push(row);
+            match row.cells {
+                None => self.delete(tx, columns, &row.key).await?,
+                Some(_) => alike.push(row),
             }
         }
         self.upsert_all(tx, columns, alike).await
@@ -146,7 +142,7 @@ mod tests {
         let rows = gathered.rows.iter().flatten();
         rows.map(|row| {
             let cells = row.cells.as_ref().map(|cells| cells.iter().map(value).collect::<Vec<_>>().join(" "));
-            format!("{} {}{}", row.key.hash[0], if row.deleted { "deleted " } else { "" }, cells.unwrap_or_default())
+            format!("{} {}", row.key.hash[0], cells.unwrap_or("deleted".to_owned()))
         })
         .collect()
     }
@@ -162,13 +158,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_deleted_keeps_nothing_of_the_row_before() {
+    fn a_delete_ends_what_was_to_be_written() {
         let mut gathered = Gathered::default();
         gathered.write(&key(1), vec![cell("a", "1"), cell("b", "1")]);
+        gathered.write(&key(2), vec![cell("a", "2")]);
         gathered.delete(&key(1));
         assert_eq!(gathered.there(&key(1)), Some(false));
-        gathered.write(&key(1), vec![cell("a", "2")]);
-        gathered.delete(&key(2));
-        assert_eq!(shown(&gathered), ["1 deleted a=2", "2 deleted "]);
+        assert_eq!(shown(&gathered), ["2 a=2", "1 deleted"]);
     }
 }

@@ -196,6 +196,12 @@ impl TableEffect {
                 return Ok(moves::wait("unavailable", reason));
             }
             (Some(cells), _) => match state.gathered.there(&key) {
+                // The delete keeps its place among the changes of other rows, which it may take along (a foreign key).
+                Some(false) if cells.unavailable.is_empty() => {
+                    self.flush(tx, columns, &mut state.gathered).await?;
+                    state.gathered.write(&key, cells.cells);
+                    Outcome::Applied
+                }
                 known if known == Some(true) || cells.unavailable.is_empty() => {
                     state.gathered.write(&key, cells.cells);
                     Outcome::Applied
