@@ -11,8 +11,19 @@ use crate::world::{World, holds, until};
 /// Offsets 0..2 committed, 3 a marker, 4..6 aborted, 7 a marker, 8 in an open transaction.
 #[test]
 fn aborted_records_have_no_effect_and_markers_leave_no_lag() {
+    transactions("partition");
+}
+
+/// No slice has the last marker among its records.
+#[test]
+fn markers_leave_no_lag_of_slices_either() {
+    transactions("key");
+}
+
+fn transactions(order: &str) {
     let world = World::new("transactions");
-    let (bank, topic, config) = charging(&world, 1, &[]);
+    let (bank, topic, mut config) = charging(&world, 1, &[]);
+    config.routes = config.routes.replace("message_id =", &format!("order = \"{order}\"\nmessage_id ="));
 
     let producer = Producer::transactional(&format!("{}-a", world.name));
     producer.begin();
