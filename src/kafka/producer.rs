@@ -46,7 +46,11 @@ impl KafkaPublisher {
             .set("enable.idempotence", "true")
             .set("linger.ms", "1")
             .set("compression.type", "lz4")
-            .set("message.timeout.ms", ACKNOWLEDGED.as_millis().to_string());
+            .set("message.timeout.ms", ACKNOWLEDGED.as_millis().to_string())
+            // A broker that has stood still leaves some questions without an answer, the first one of a producer too:
+            // with the client's 60 s nothing would be delivered for a minute. No request is worth more time than what it
+            // carries.
+            .set("socket.timeout.ms", ACKNOWLEDGED.as_millis().to_string());
         let producer = Mutex::new(config.create()?);
         Ok(Self { config, topic: topic.to_owned(), producer })
     }

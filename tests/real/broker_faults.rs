@@ -35,7 +35,9 @@ fn all_done(world: &World, bank: &Database, topic: &str, receipts: &str, message
     kafka::until_committed(30, &world.name, topic);
     until(60, "every receipt", || {
         let ids = crate::shop::receipts(receipts).len();
-        holds(ids as u64 == messages, || format!("{ids}"))
+        holds(ids as u64 == messages, || {
+            format!("{ids}, and {} in the outbox", bank.number("SELECT COUNT(*) FROM countersign_outbox"))
+        })
     });
 }
 
